@@ -9,6 +9,7 @@ import pytest
 
 from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
+from svmcore.path import opening_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import Log
@@ -185,15 +186,15 @@ class Windowed(NamedTuple):
 
     at: Scene
     window: wj.Window
-    stretch: sj.Stretch
+    stretch: opening_jit.Stretch
 
     def open(self) -> Windowed:
         """The same with a window that has just begun, of all points outside the elbow."""
         at, window, stretch = self
         sj.keep_state(at.S, at.L, stretch)
-        sj.open_window(at.P, at.S, window, stretch)
-        sj.choose_candidates(at.S, window, stretch)
-        sj.fill_candidates(at.P, at.S, window, stretch)
+        opening_jit.open_window(at.P, at.S, window, stretch)
+        opening_jit.choose_candidates(at.S, window, stretch)
+        opening_jit.fill_candidates(at.P, at.S, window, stretch)
         return self
 
     def alive(self) -> np.ndarray:
@@ -203,9 +204,9 @@ class Windowed(NamedTuple):
 
 def windowed(seed: int, n: int = 16, m: int = 5, *, room: int = 0, **more: Any) -> Windowed:
     """What has no value yet is not a number, or no index. There is room for so many windows more."""
-    capacity = n + (1 + room) * sj.ROOM
+    capacity = n + (1 + room) * opening_jit.ROOM
     at = scene(seed, n, m, capacity=capacity, **more)
-    window, stretch = new_window(n, capacity, n + 100 + sj.ROOM), new_stretch(n, at.P.diagonal, capacity)
+    window, stretch = new_window(n, capacity, n + 100 + opening_jit.ROOM), new_stretch(n, at.P.diagonal, capacity)
     for scratch in (window, stretch):
         for name, part in scratch._asdict().items():
             if name not in ("root", "pace", "count", "wanted"):

@@ -10,7 +10,7 @@ import pytest
 from svmcore._types import LANES, Kernel, KernelKind
 from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.points import new_scratch
-from svmcore.solvers import _crowd, _crowd_jit, _crowd_pairs_jit, _crowd_sets_jit
+from svmcore.solvers import _crowd, _crowd_forms_jit, _crowd_jit, _crowd_pairs_jit, _crowd_sets_jit
 
 pytestmark = pytest.mark.home
 
@@ -293,11 +293,11 @@ def test_kernel_values_of_another_gamma(seed, near):
     _, bits, power = new_scratch(0)
     own = own._replace(block=np.zeros(LANES), bits=bits, power=power)
     gamma = 0.3 + (0.9 / measure.max() if near else 2.0)
-    _crowd_jit._take_values(matrices, own, kernel._replace(gamma=1.0), gamma)
+    _crowd_forms_jit._take_values(matrices, own, kernel._replace(gamma=1.0), gamma)
     assert matrices.double[:, :N] == pytest.approx(np.exp(-gamma * measure), rel=1e-12)
     assert matrices.single[:, :N] == pytest.approx(np.exp(-gamma * measure), rel=1e-6)
     folds = rng.integers(-1, 3, N)
     crowd = _crowd.crowd_of(np.ones((1, N)), folds, 3, 1.0, labels=False)
     for fold in range(3):
         train = (folds != fold) & (folds >= 0)
-        assert _crowd_jit._gamma_of(own, crowd, fold) == pytest.approx(1.0 / (3 * X[train].var()))
+        assert _crowd_forms_jit._gamma_of(own, crowd, fold) == pytest.approx(1.0 / (3 * X[train].var()))

@@ -71,8 +71,9 @@ HOMES = {
     "solvers._shares_jit": BASE | {"simd.vector", "simd.passes", "solvers._block_jit", "solvers._small_jit"},
     "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
     "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit"},
+    "solvers._crowd_forms_jit": BASE | {"_kernels", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit"},
     "solvers._crowd_jit": BASE
-    | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit", "_kernels"},
+    | {"simd.vector", "simd.passes", "solvers._crowd_forms_jit", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit"},
     "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
     "cv.trials_jit": BASE,
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
@@ -84,7 +85,8 @@ HOMES = {
     "path.products_jit": BASE | {"simd.vector", "simd.sums"},
     "path.window_jit": ELBOW | {"path.products_jit"},
     "path.crash_jit": ELBOW | {"_path_jit"},
-    "path.stretch_jit": ELBOW | {"_path_jit", "path.products_jit", "path.window_jit"},
+    "path.opening_jit": ELBOW | {"path.products_jit", "path.window_jit"},
+    "path.stretch_jit": ELBOW | {"_path_jit", "path.products_jit", "path.window_jit", "path.opening_jit"},
 }
 
 # Arrows point down: no module imports one of a higher layer. Every module is in a layer, by its own name, by its folder's,

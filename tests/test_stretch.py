@@ -10,6 +10,7 @@ from small_paths import FOREVER, check_inverse, check_sides, hide_image, refit, 
 
 from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
+from svmcore.path import opening_jit as oj
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
@@ -47,7 +48,7 @@ def test_a_newton_step_removes_the_residual_of_the_elbow(seed, equality, unit):
     assert at.K[np.ix_(on, on)] @ step + change == pytest.approx(resid, abs=1e-18)
     assert (abs(step.sum()) <= 1e-16 / unit) if equality else (change == 0.0)
     window.value[:m], bias = 0.0, at.S.num[ej.BIAS]
-    sj.correct_elbow(at.P, at.S, window)
+    oj.correct_elbow(at.P, at.S, window)
     assert at.S.num[ej.BIAS] == bias + change
     assert window.value[:m] == pytest.approx(step, rel=1e-12, abs=1e-30)
     assert window.moved[0, :m] == pytest.approx(step, rel=1e-12, abs=1e-30)
@@ -111,7 +112,7 @@ def test_a_step_that_is_not_worth_it_moves_nothing(equality):
     at, window, _ = windowed(2, equality=equality)
     window.value[:5] = before = at.S.beta[at.elbow]
     bias = at.S.num[ej.BIAS]
-    sj.correct_elbow(at.P, at.S, window)
+    oj.correct_elbow(at.P, at.S, window)
     assert not window.moved[0, :5].any()
     assert np.array_equal(window.value[:5], before)
     assert at.S.num[ej.BIAS] == bias
@@ -127,7 +128,7 @@ def test_a_step_that_does_not_fit_is_booked_at_all_points_of_the_elbow(seed):
     window.value[:5] = S.beta[on]
     window.solved_one[:5] = np.linalg.inv(at.matrix()).sum(axis=1)
     bias = S.num[ej.BIAS]
-    sj.correct_elbow(at.P, S, window)
+    oj.correct_elbow(at.P, S, window)
     assert not S.resid[on].any()
     assert S.base[on] == pytest.approx(1.0 - resid, abs=1e-16)
     assert (np.delete(S.base, on) == 1.0).all()
@@ -136,23 +137,23 @@ def test_a_step_that_does_not_fit_is_booked_at_all_points_of_the_elbow(seed):
 
 
 @seeds
-@pytest.mark.parametrize("carried", [sj.UNKNOWN, sj.KNOWN, sj.MEASURED])
+@pytest.mark.parametrize("carried", [oj.UNKNOWN, oj.KNOWN, oj.MEASURED])
 def test_the_solution_for_the_slopes_is_made_kept_or_corrected(seed, carried):
     at, window, stretch = windowed(seed)
     rng = np.random.default_rng(seed)
     inverse = np.linalg.inv(at.matrix())
-    stretch.pace[sj.CARRIED] = carried
+    stretch.pace[oj.CARRIED] = carried
     window.right[:5], stretch.rate[:] = rng.normal(size=5), rng.normal(size=16)
-    if carried != sj.UNKNOWN:
+    if carried != oj.UNKNOWN:
         window.solved_slope[:5] = rng.normal(size=5)
     kept = window.solved_slope[:5].copy()
     wanted = {
-        sj.UNKNOWN: inverse @ window.right[:5], sj.KNOWN: kept, sj.MEASURED: kept - inverse @ stretch.rate[at.elbow],
+        oj.UNKNOWN: inverse @ window.right[:5], oj.KNOWN: kept, oj.MEASURED: kept - inverse @ stretch.rate[at.elbow],
     }[carried]  # fmt: skip
-    sj.open_direction(at.S, window, stretch)
+    oj.open_direction(at.S, window, stretch)
     assert window.solved_slope[:5] == pytest.approx(wanted, abs=1e-12)
     assert np.array_equal(stretch.solved_slope[:5], window.solved_slope[:5])
-    assert stretch.pace[sj.CARRIED] == sj.KNOWN
+    assert stretch.pace[oj.CARRIED] == oj.KNOWN
 
 
 @seeds
@@ -162,7 +163,7 @@ def test_a_window_opens_with_the_elbow_in_its_slots(seed, equality, m):
     at, window, stretch = windowed(seed, m=m, equality=equality)
     S, on = at.S, at.elbow
     window.count[:] = 99
-    sj.open_window(at.P, S, window, stretch)
+    oj.open_window(at.P, S, window, stretch)
     assert window.count[[wj.SLOTS, wj.START, wj.STEPS, wj.PENDING]].tolist() == [m, m, 0, 0]
     assert window.point[:m].tolist() == on.tolist()
     assert not window.dead[:m].any()
@@ -176,9 +177,9 @@ def test_a_window_opens_with_the_elbow_in_its_slots(seed, equality, m):
     d = window.solved_slope[:m] - d0 * window.solved_one[:m]
     assert stretch.rate == pytest.approx(at.K[:, on] @ d + d0 - at.P.slope, abs=1e-11)
     assert stretch.rate[on] == pytest.approx(0.0, abs=1e-11)
-    assert stretch.pace[sj.RATED] == 1
+    assert stretch.pace[oj.RATED] == 1
     stretch.rate[:] = kept = np.arange(16.0)  # known: they are not computed again
-    sj.open_window(at.P, S, window, stretch)
+    oj.open_window(at.P, S, window, stretch)
     assert np.array_equal(stretch.rate, kept)
 
 
@@ -187,21 +188,21 @@ def test_smallest_of_all_short_lists():
         for values in product([0.0, 1.0, 2.0], repeat=size):
             for k in range(size):
                 a = np.array([*values, -5.0, 9.0])
-                assert sj.smallest(a, size, k) == sorted(values)[k]
+                assert oj.smallest(a, size, k) == sorted(values)[k]
                 assert a[size:].tolist() == [-5.0, 9.0]
                 assert sorted(a[:size]) == sorted(values)
 
 
 def test_the_mean_size():
-    assert sj.mean_size(np.array([1.0, -2.0, 0.0, 5.0])) == 2.0
+    assert oj.mean_size(np.array([1.0, -2.0, 0.0, 5.0])) == 2.0
 
 
 @pytest.mark.parametrize("width", [0, 11, 30])
 def test_all_points_are_candidates_when_there_is_room(width):
     at, window, stretch = windowed(0)
-    stretch.rate[:], stretch.pace[sj.WIDTH] = 0.0, width  # nothing is divided by zero
+    stretch.rate[:], stretch.pace[oj.WIDTH] = 0.0, width  # nothing is divided by zero
     at.S.resid[7] = 0.0
-    region = sj.choose_candidates(at.S, window, stretch)
+    region = oj.choose_candidates(at.S, window, stretch)
     outside = np.flatnonzero(at.S.side != ej.ELBOW)
     assert window.count[wj.CANDIDATES] == 11
     assert window.cand[:11].tolist() == outside.tolist()
@@ -217,7 +218,7 @@ def test_scores_are_steps_to_zero_and_a_little_less(seed, scale):
     at, window, stretch = windowed(seed)
     S = at.S
     stretch.rate[:] = scale * np.random.default_rng(seed).normal(size=16)
-    sj.choose_candidates(S, window, stretch)
+    oj.choose_candidates(S, window, stretch)
     toward = np.maximum(np.where(S.side == ej.UP, -stretch.rate, stretch.rate), 0.0)
     score = np.abs(S.resid) / (toward + 0.5 * np.abs(stretch.rate).mean())
     assert stretch.score == pytest.approx(np.where(S.side == ej.ELBOW, np.inf, score), rel=1e-12)
@@ -230,15 +231,15 @@ def test_candidates_know_their_kernel_values_and_residuals(seed):
     S, on = at.S, at.elbow
     rng = np.random.default_rng(seed)
     sj.keep_state(S, at.L, stretch)
-    sj.open_window(at.P, S, window, stretch)
-    sj.choose_candidates(S, window, stretch)
+    oj.open_window(at.P, S, window, stretch)
+    oj.choose_candidates(S, window, stretch)
     s = int(window.count[wj.CANDIDATES])
     cand = window.cand[:s]
     at.P.slot[cand[rng.random(s) < 0.5]] = -1
     window.moved[0, :5] = move = rng.normal(size=5)
     S.num[ej.BIAS] += 0.3
     window.known[:] = 1
-    sj.fill_candidates(at.P, S, window, stretch)
+    oj.fill_candidates(at.P, S, window, stretch)
     assert window.kernel[:s, :5] == pytest.approx(at.K[np.ix_(cand, on)], abs=1e-15)
     wanted = S.resid[cand] - at.K[np.ix_(cand, on)] @ move - 0.3
     assert window.resid[:s] == pytest.approx(wanted, abs=1e-13)
@@ -327,9 +328,9 @@ def test_a_window_that_is_accepted_leaves_the_state_as_it_should_be(seed, equali
         assert S.cnt[counter] == before[counter] + more
     assert S.cnt[ej.ZERO_RUN] == 0
     pace = stretch.pace
-    assert pace[[sj.WANTED, sj.RETRIES, sj.CARRIED]].tolist() == [0, 0, sj.MEASURED]
-    assert pace[[sj.FRESH_FOR, sj.N_INSIDE]].tolist() == [5 + events, 5 + events]
-    assert pace[sj.LENGTH] == 20
+    assert pace[[oj.WANTED, oj.RETRIES, oj.CARRIED]].tolist() == [0, 0, oj.MEASURED]
+    assert pace[[oj.FRESH_FOR, oj.N_INSIDE]].tolist() == [5 + events, 5 + events]
+    assert pace[oj.LENGTH] == 20
     assert not stretch.wanted.any()
 
 
@@ -339,10 +340,10 @@ def test_a_window_that_is_accepted_leaves_the_state_as_it_should_be(seed, equali
 )
 def test_the_number_of_candidates_follows_their_use(code, width, then):
     at, window, stretch, _ = taken_over(0)
-    stretch.pace[[sj.WIDTH, sj.LENGTH]] = width, 9
+    stretch.pace[[oj.WIDTH, oj.LENGTH]] = width, 9
     sj.accept(at.P, at.S, window, stretch, code, 0.0, reach(at))
-    assert stretch.pace[sj.WIDTH] == then
-    assert stretch.pace[sj.LENGTH] == 32
+    assert stretch.pace[oj.WIDTH] == then
+    assert stretch.pace[oj.LENGTH] == 32
 
 
 @pytest.mark.parametrize(
@@ -458,7 +459,7 @@ def test_a_log_has_room_for_a_window():
     at, _, _ = windowed(0)
     L = at.L
     for end, size, room in (
-        (EVENTS, len(L.event_t), sj.ROOM), (KNOTS, len(L.knot), sj.ROOM), (VALUES, len(L.value), 34 * (5 + sj.ROOM)),
+        (EVENTS, len(L.event_t), oj.ROOM), (KNOTS, len(L.knot), oj.ROOM), (VALUES, len(L.value), 34 * (5 + oj.ROOM)),
     ):  # fmt: skip
         L.end[:] = 0
         L.end[end] = size - room
@@ -479,12 +480,12 @@ def test_a_window_is_taken_back_by_half_of_what_it_did():
     """Not of what it might have done; and no more candidates than points."""
     at, window, stretch = windowed(0).open()
     window.count[wj.STEPS] = 6
-    stretch.pace[[sj.LENGTH, sj.WIDTH]] = 32, 15
+    stretch.pace[[oj.LENGTH, oj.WIDTH]] = 32, 15
     before = at.S.beta.copy()
     at.S.beta[:] += 1.0
     at.S.num[:] += 1.0
     assert sj.take_back(at.S, at.L, window, stretch, 2)
-    assert stretch.pace[[sj.LENGTH, sj.WIDTH]].tolist() == [3, 16]
+    assert stretch.pace[[oj.LENGTH, oj.WIDTH]].tolist() == [3, 16]
     assert np.array_equal(at.S.beta, before)
     assert at.S.num[ej.NOW] == 1.5
 
@@ -505,16 +506,16 @@ def check_windows(at, tol=1e-9):
 def test_the_path_is_optimal_after_every_window(seed, equality, width, whole):
     at, window, stretch = windowed(seed, n=24, m=6, equality=equality, room=1)
     S, side = at.S, at.S.side.copy()
-    stretch.pace[sj.WIDTH] = width
+    stretch.pace[oj.WIDTH] = width
     at.L.end[:] = 0
     course = reach(at, whole=whole, gap=1e-6)
     P = at.P._replace(floor=10.0)
     codes, t = [], S.num[ej.NOW]
     for _ in range(400):
-        before, tried = [part.copy() for part in S], int(stretch.pace[sj.N_WINDOWS])
+        before, tried = [part.copy() for part in S], int(stretch.pace[oj.N_WINDOWS])
         code = sj.follow_windows(P, S, window, stretch, at.L, course)
         codes.append(code)
-        if code == ej.AHEAD and stretch.pace[sj.N_WINDOWS] == tried:
+        if code == ej.AHEAD and stretch.pace[oj.N_WINDOWS] == tried:
             assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(before, S, strict=True))
             assert not whole
             continue
@@ -527,10 +528,10 @@ def test_the_path_is_optimal_after_every_window(seed, equality, width, whole):
     assert code == ej.DONE
     assert S.num[ej.NOW] == pytest.approx(0.3, abs=1e-12)
     assert (sides_told(at, side) == S.side).all()
-    assert S.cnt[ej.N_EVENT] == stretch.pace[sj.N_INSIDE] == at.L.end[EVENTS]
-    assert stretch.pace[sj.N_WINDOWS] > stretch.pace[sj.N_BACK] >= 0
+    assert S.cnt[ej.N_EVENT] == stretch.pace[oj.N_INSIDE] == at.L.end[EVENTS]
+    assert stretch.pace[oj.N_WINDOWS] > stretch.pace[oj.N_BACK] >= 0
     # rows are asked for before every window
-    assert codes.count(ej.AHEAD) == (0 if whole else stretch.pace[sj.N_WINDOWS])
+    assert codes.count(ej.AHEAD) == (0 if whole else stretch.pace[oj.N_WINDOWS])
 
 
 @both
@@ -539,24 +540,24 @@ def test_points_that_object_become_candidates(equality):
     taken_back = []
     for seed in range(8):
         at, window, stretch = windowed(seed, n=24, m=6, equality=equality, room=1)
-        stretch.rate[:], stretch.pace[[sj.RATED, sj.WIDTH]] = 0.0, [1, 1]
+        stretch.rate[:], stretch.pace[[oj.RATED, oj.WIDTH]] = 0.0, [1, 1]
         at.S.resid[np.flatnonzero(at.S.side == ej.UP)[0]] *= 1e-9  # next to zero: the one candidate
         refit(at)
         while (code := sj.follow_windows(at.P, at.S, window, stretch, at.L, reach(at))) == ej.BUDGET:
             check_windows(at)
             assert np.abs(at.S.base).max() <= 1e-9
         assert code == ej.DONE
-        taken_back.append(int(stretch.pace[sj.N_BACK]))
+        taken_back.append(int(stretch.pace[oj.N_BACK]))
     assert np.count_nonzero(taken_back) >= 3
 
 
 def test_a_budget_is_so_many_events():
     at, window, stretch = windowed(0, n=24, m=6)
-    stretch.pace[sj.LENGTH] = 1
+    stretch.pace[oj.LENGTH] = 1
     assert sj.follow_windows(at.P, at.S, window, stretch, at.L, reach(at, budget=4)) == ej.BUDGET
     assert 4 <= at.S.cnt[ej.N_EVENT] <= 7
     begun = int(at.S.cnt[ej.N_EVENT])
-    stretch.pace[sj.LENGTH] = 1
+    stretch.pace[oj.LENGTH] = 1
     assert sj.follow_windows(at.P, at.S, window, stretch, at.L, reach(at, budget=1)) == ej.BUDGET
     assert begun < at.S.cnt[ej.N_EVENT]
 
@@ -576,7 +577,7 @@ def test_the_gap_can_object_to_a_window():
     at, window, stretch = windowed(0, n=24, m=6)
     before = [part.copy() for part in (at.S.beta, at.S.side, at.S.resid, at.S.num)]
     assert sj.follow_windows(at.P, at.S, window, stretch, at.L, reach(at, gap=-1.0)) == ej.DEFEATED
-    assert stretch.pace[sj.N_BACK] == stretch.pace[sj.N_WINDOWS] == 3
+    assert stretch.pace[oj.N_BACK] == stretch.pace[oj.N_WINDOWS] == 3
     assert all(np.array_equal(a, b) for a, b in zip(before, (at.S.beta, at.S.side, at.S.resid, at.S.num), strict=True))
     assert not at.L.end.any()
 
@@ -621,21 +622,21 @@ def test_who_enters_in_a_window_is_independent(distance, enters):
     middle = 0.5 * (S.upper - S.lower)[at.elbow]
     S.lower[at.elbow], S.upper[at.elbow] = S.beta[at.elbow] - 1e3 * middle, S.beta[at.elbow] + 1e3 * middle
     refit(at)
-    stretch.pace[sj.LENGTH] = 1
+    stretch.pace[oj.LENGTH] = 1
     code = sj.follow_windows(at.P, S, window, stretch, at.L, reach(at, gap=1e300))
     assert code == (ej.BUDGET if enters else ej.STOPPED)
     assert (i in at.elbow.tolist()) == enters
 
 
 def test_room_is_made_before_a_window():
-    slots = 6 + sj.ROOM
+    slots = 6 + oj.ROOM
     for width, size, candidates, code in (
-        (5, slots, 6 + sj.ROOM, ej.BUDGET), (5, slots - 1, 6 + sj.ROOM, ej.GROW), (5, slots, 5 + sj.ROOM, ej.GROW),
+        (5, slots, 6 + oj.ROOM, ej.BUDGET), (5, slots - 1, 6 + oj.ROOM, ej.GROW), (5, slots, 5 + oj.ROOM, ej.GROW),
     ):  # fmt: skip
         at, window, stretch = windowed(0, n=24, m=6)
         window = window._replace(solution=np.empty(size), kernel=window.kernel[:candidates])
-        stretch.pace[[sj.WIDTH, sj.WANTED]] = width, 1
+        stretch.pace[[oj.WIDTH, oj.WANTED]] = width, 1
         assert sj.follow_windows(at.P, at.S, window, stretch, at.L, reach(at)) == code
     at, window, stretch = windowed(0, n=24, m=6)
-    at.L.end[EVENTS] = len(at.L.event_t) - sj.ROOM + 1
+    at.L.end[EVENTS] = len(at.L.event_t) - oj.ROOM + 1
     assert sj.follow_windows(at.P, at.S, window, stretch, at.L, reach(at)) == ej.FLUSH

@@ -8,18 +8,18 @@ from small_paths import windowed
 
 import svmcore
 from svmcore.path import elbow_jit as ej
-from svmcore.path import products_jit
+from svmcore.path import opening_jit, products_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.window import new_stretch, new_window
 
 
-@pytest.mark.parametrize("pending", [0, 1, 9, sj.LONGEST])
+@pytest.mark.parametrize("pending", [0, 1, 9, opening_jit.LONGEST])
 @pytest.mark.parametrize("slots", [1, 6, 61])
 def test_flush_adds_what_is_pending_to_the_lower_triangle(pending, slots):
     rng = np.random.default_rng([1, slots, pending])
     start = max(1, slots - 4)
-    capacity = slots + sj.ROOM
+    capacity = slots + opening_jit.ROOM
     w, q = new_window(100, capacity, 40), new_stretch(100, np.ones(100), capacity)
     w.count[[wj.SLOTS, wj.START, wj.PENDING]] = slots, start, pending
     w.terms[:] = np.nan
@@ -46,19 +46,19 @@ def test_an_inverse_of_few_digits_gives_a_direction_of_twice_as_many(seed, equal
     noise = np.random.default_rng(seed).normal(size=(m, m))
     S.factor[:m, :m] *= 1.0 + 1e-4 * noise
     errors = []
-    q.pace[sj.CARRIED] = sj.UNKNOWN
+    q.pace[opening_jit.CARRIED] = opening_jit.UNKNOWN
     for _ in range(3):
-        sj.open_window(P, S, w, q)
+        opening_jit.open_window(P, S, w, q)
         sj.residuals_at_thirds(P, S, w, q)
         q.rate[:] = -q.at[3]
         errors.append(float(np.abs(q.rate[S.elbow[:m]]).max()))
-        q.pace[sj.CARRIED] = sj.MEASURED
+        q.pace[opening_jit.CARRIED] = opening_jit.MEASURED
     assert 1e-6 < errors[0] < 1e-2
     assert errors[1] < 1e-3 * errors[0]
     assert errors[2] < 1e-2 * errors[1]
     known = w.solved_slope[:m].copy()
-    q.pace[sj.CARRIED] = sj.KNOWN  # as after rows were fetched: nothing is corrected twice
-    sj.open_window(P, S, w, q)
+    q.pace[opening_jit.CARRIED] = opening_jit.KNOWN  # as after rows were fetched: nothing is corrected twice
+    opening_jit.open_window(P, S, w, q)
     assert np.array_equal(w.solved_slope[:m], known)
 
 

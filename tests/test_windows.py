@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from svmcore.path import elbow_jit as ej
+from svmcore.path import opening_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.record import Recorder
@@ -67,7 +68,7 @@ def scene(seed: int, steps: int = 9, reach: float = 1.0) -> Scene:
     resid = np.where(side == ej.UP, 1.0, -1.0) * rng.random(N) * travel * reach
     resid[elbow] = 0.0
     truth = resid + np.outer(t_at - t_at[0], slope) - bias[:, None] - moved @ K[points]
-    w, q = new_window(N, slots + sj.ROOM, N), new_stretch(N, np.diag(K).copy(), slots + sj.ROOM)
+    w, q = new_window(N, slots + opening_jit.ROOM, N), new_stretch(N, np.diag(K).copy(), slots + opening_jit.ROOM)
     w.count[[wj.SLOTS, wj.STEPS]] = slots, steps
     w.point[:slots], w.dead[:slots] = points, 0
     w.t_at[: steps + 1], w.bias_at[: steps + 1] = t_at, 5.0 + bias
@@ -162,7 +163,7 @@ def test_crossings_between_two_steps_are_those_of_every_step(seed):
 
 
 @pytest.mark.parametrize("reach", [0.3, 1.0, 1.5, 4.0])
-@pytest.mark.parametrize("steps", [1, 2, 5, 9, sj.LONGEST])
+@pytest.mark.parametrize("steps", [1, 2, 5, 9, opening_jit.LONGEST])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_point_that_crosses_objects_and_no_other(seed, steps, reach):
     at = scene(seed, steps, reach)
@@ -212,18 +213,18 @@ def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found)
         part += 1
     w.count[[wj.STEPS, wj.START]] = 12, 7
     q.solved_slope[:] = rng.normal(size=60)
-    width = q.pace[sj.WIDTH] = 20
+    width = q.pace[opening_jit.WIDTH] = 20
     assert sj.take_back(S, L, w, q, found)
     for part, old in zip((*S, L.end), before, strict=True):
         assert np.array_equal(part, old)
-    assert q.pace[sj.LENGTH] == 6
-    assert q.pace[sj.WIDTH] == int(1.1 * width) + 4
-    assert q.pace[sj.WANTED] == found
-    assert q.pace[sj.N_BACK] == 1
+    assert q.pace[opening_jit.LENGTH] == 6
+    assert q.pace[opening_jit.WIDTH] == int(1.1 * width) + 4
+    assert q.pace[opening_jit.WANTED] == found
+    assert q.pace[opening_jit.N_BACK] == 1
     assert np.array_equal(w.solved_slope[:7], q.solved_slope[:7])
     again = [sj.take_back(S, L, w, q, found) for _ in range(6)]
     assert again == [k < (5 if found else 1) for k in range(6)]  # not for ever, and less often where the gap objects
-    assert q.pace[sj.LENGTH] == 1
+    assert q.pace[opening_jit.LENGTH] == 1
 
 
 @pytest.mark.parametrize("width", [1, 5, 12, N])
@@ -237,8 +238,8 @@ def test_candidates_are_those_that_may_meet_zero_soonest(seed, width):
     S = State(side, resid, np.zeros(N))
     q.rate[:] = rng.integers(-1, 2, N) if seed % 2 else rng.normal(size=N)
     q.wanted[rng.integers(0, N, 2)] = 1
-    q.pace[sj.WIDTH], q.pace[sj.WANTED] = width, 1
-    region = sj.choose_candidates(S, w, q)
+    q.pace[opening_jit.WIDTH], q.pace[opening_jit.WANTED] = width, 1
+    region = opening_jit.choose_candidates(S, w, q)
     slack = 0.5 * np.mean(np.abs(q.rate)) + 1e-200
     approach = np.maximum(np.where(side == ej.UP, -q.rate, q.rate), 0.0)
     score = np.where(q.wanted != 0, 0.0, np.abs(resid) / (approach + slack))

@@ -16,6 +16,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from svmcore import _path_jit as pj
 from svmcore._types import NONZERO, FloatArray
 from svmcore.path import elbow_jit as ej
+from svmcore.path import opening_jit as oj
 from svmcore.path import products_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
@@ -36,10 +37,10 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
     def choice(kind: Any = np.float64) -> Any:
         return np.empty(candidates, dtype=kind)
 
-    steps = sj.LONGEST + 2
+    steps = oj.LONGEST + 2
     return wj.Window(
         point=slots(np.int64), dead=slots(np.int8), spot=slots(np.int64), start=slots(), value=slots(), low=slots(),
-        high=slots(), terms=np.empty((sj.LONGEST + 8, capacity)), sign=np.empty(sj.LONGEST + 8),
+        high=slots(), terms=np.empty((oj.LONGEST + 8, capacity)), sign=np.empty(oj.LONGEST + 8),
         solved_slope=slots(), solved_one=slots(), direction=slots(), solution=slots(), right=slots(),
         rights=np.empty((wj.AHEAD, capacity)),
         chosen=np.empty(wj.AHEAD, dtype=np.int64), step=np.empty(capacity + candidates), cand=choice(np.int64),
@@ -51,13 +52,13 @@ def new_window(n: int, capacity: int, candidates: int) -> wj.Window:
     )  # fmt: skip
 
 
-def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
+def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> oj.Stretch:
     """What windows over n points share."""
     pace = np.zeros(16, dtype=np.int64)
-    pace[sj.LENGTH], pace[sj.WIDTH] = sj.LONGEST, min(WIDTH, n)
-    return sj.Stretch(
+    pace[oj.LENGTH], pace[oj.WIDTH] = oj.LONGEST, min(WIDTH, n)
+    return oj.Stretch(
         rate=np.zeros(n), score=np.zeros(n), work=np.zeros(n), at=np.zeros((4, n)), **_by_slot(capacity),
-        stray=np.zeros((sj.LONGEST + 2, 2)), root=np.sqrt(np.maximum(diagonal, NONZERO)), wanted=np.zeros(n, dtype=np.int8),
+        stray=np.zeros((oj.LONGEST + 2, 2)), root=np.sqrt(np.maximum(diagonal, NONZERO)), wanted=np.zeros(n, dtype=np.int8),
         old=np.zeros((3, n)), old_side=np.zeros(n, dtype=np.int8),
         old_num=np.zeros(5), old_end=np.zeros(3, dtype=np.int64), pace=pace,
     )  # fmt: skip
@@ -66,7 +67,7 @@ def new_stretch(n: int, diagonal: FloatArray, capacity: int) -> sj.Stretch:
 def _by_slot(capacity: int) -> dict[str, Any]:
     """The arrays of a `Stretch` that have a place for every slot."""
     return {
-        "bend": np.empty((sj.LONGEST + 2, capacity)),
+        "bend": np.empty((oj.LONGEST + 2, capacity)),
         "coef": np.empty((4, capacity)),
         "solved_slope": np.empty(capacity),
     }
@@ -87,20 +88,20 @@ class Inverse:
         self.n_inverses = 0
 
     @cached_property
-    def stretch(self) -> sj.Stretch:
+    def stretch(self) -> oj.Stretch:
         """What windows share. Many small paths have no window."""
         return new_stretch(self.tracker.n, self.tracker.store.diagonal, self.tracker.capacity)
 
     @cached_property
     def window(self) -> wj.Window:
         """Scratch for windows."""
-        return new_window(self.tracker.n, self.tracker.capacity, min(WIDTH, self.tracker.n) + sj.ROOM)
+        return new_window(self.tracker.n, self.tracker.capacity, min(WIDTH, self.tracker.n) + oj.ROOM)
 
     # ---- the inverse -----------------------------------------------------------------------------------------------
 
     def factorise(self) -> bool:
         """Compute the inverse from scratch, unless it is young enough."""
-        return bool(self.stretch.pace[sj.FRESH_FOR] < FACTOR_EVERY) or self._invert()
+        return bool(self.stretch.pace[oj.FRESH_FOR] < FACTOR_EVERY) or self._invert()
 
     def _invert(self) -> bool:
         tracker, m = self.tracker, self.tracker.m
@@ -108,13 +109,13 @@ class Inverse:
         matrix += tracker.bump
         diagonal = np.diag(matrix).copy()
         upper, info = dpotrf(matrix.T, lower=0, clean=1, overwrite_a=1)
-        if info != 0 or not np.all(np.diag(upper) ** 2 > sj.PIVOT * diagonal):
+        if info != 0 or not np.all(np.diag(upper) ** 2 > oj.PIVOT * diagonal):
             return False
         half, info = dpotri(upper, lower=0, overwrite_c=1)
         if info != 0:
             return False
         tracker.state.factor[:m, :m] = half.T
-        self.stretch.pace[sj.FRESH_FOR] = 0
+        self.stretch.pace[oj.FRESH_FOR] = 0
         self.n_inverses += 1
         return True
 
@@ -126,9 +127,9 @@ class Inverse:
 
     def doubt(self) -> bool:
         """Whether there were updates since the inverse was made. If so, the next `factorise` makes it afresh."""
-        stale = bool(self.stretch.pace[sj.FRESH_FOR] > 0)
+        stale = bool(self.stretch.pace[oj.FRESH_FOR] > 0)
         if stale:
-            self.stretch.pace[sj.FRESH_FOR] = FACTOR_EVERY
+            self.stretch.pace[oj.FRESH_FOR] = FACTOR_EVERY
         return stale
 
     def leave(self) -> None:
@@ -144,7 +145,7 @@ class Inverse:
         if tracker.m < self.least or self.rest > 0:
             return self._steps(opt) if self._left() else ej.SINGULAR
         if tracker.engine is not self:
-            self.stretch.pace[[sj.RATED, sj.RETRIES, sj.WANTED, sj.CARRIED]] = 0
+            self.stretch.pace[[oj.RATED, oj.RETRIES, oj.WANTED, oj.CARRIED]] = 0
             self.stretch.wanted[:] = 0
             if not self._invert():
                 self.leave()
@@ -196,7 +197,7 @@ class Inverse:
                 self._store_rows(tracker.state.cnt[[ej.WANT]])
             elif code == ej.AHEAD:
                 cand = self.window.cand[: self.window.count[wj.CANDIDATES]]
-                self._store_rows(cand[np.argsort(self.stretch.score[cand])[: sj.LONGEST]])
+                self._store_rows(cand[np.argsort(self.stretch.score[cand])[: oj.LONGEST]])
             else:
                 return code
 
@@ -207,12 +208,17 @@ class Inverse:
 
     def _make_room(self) -> None:
         """Make room for the slots and candidates of the next window."""
-        assert SPARE >= sj.ROOM  # otherwise this loop would not end
+        assert SPARE >= oj.ROOM  # otherwise this loop would not end
         tracker = self.tracker
-        while tracker.m + sj.ROOM > tracker.capacity:
+        while tracker.m + oj.ROOM > tracker.capacity:
             tracker.grow()
         pace = self.stretch.pace
-        candidates = int(max(self.window.kernel.shape[0], 1.25 * (pace[sj.WIDTH] + pace[sj.WANTED] + sj.ROOM)))
+        candidates = int(
+            max(
+                self.window.kernel.shape[0],
+                1.25 * (pace[oj.WIDTH] + pace[oj.WANTED] + oj.ROOM),
+            )
+        )
         kept = self.window.solved_slope
         self.window = new_window(tracker.n, tracker.capacity, candidates)
         self.window.solved_slope[: kept.size] = kept
@@ -222,6 +228,6 @@ class Inverse:
         """The counts of inverses and windows."""
         pace = self.stretch.pace if "stretch" in vars(self) else np.zeros(16, dtype=np.int64)
         return {
-            "n_inverses": self.n_inverses, "n_windows": int(pace[sj.N_WINDOWS]), "n_taken_back": int(pace[sj.N_BACK]),
-            "n_window_events": int(pace[sj.N_INSIDE]),
+            "n_inverses": self.n_inverses, "n_windows": int(pace[oj.N_WINDOWS]), "n_taken_back": int(pace[oj.N_BACK]),
+            "n_window_events": int(pace[oj.N_INSIDE]),
         }  # fmt: skip

@@ -18,7 +18,8 @@ from svmcore.kernel.points import new_scratch
 from svmcore.kernel.table import facts_of
 from svmcore.simd.passes import TOGETHER
 from svmcore.simd.vector import BIG_32
-from svmcore.solvers._crowd_jit import STEPS, TOLD, TURNS, Crowd, Harvest, Scaled, run_scaled, run_tasks, take_forms
+from svmcore.solvers._crowd_forms_jit import Scaled, take_forms
+from svmcore.solvers._crowd_jit import STEPS, TOLD, TURNS, Crowd, Harvest, run_scaled, run_tasks
 from svmcore.solvers._crowd_sets_jit import Booth, Matrices
 
 WIDTH = 32  # vectors in float32 are padded to so many entries, and those in float64 to half as many
