@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn
+from scipy import sparse
 from sklearn import datasets, model_selection, svm
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -576,3 +577,19 @@ def test_a_score_is_that_of_scikit_learn(labels):
         machine.score(points, y[:-1])
     with pytest.raises(NotFittedError):
         svmcore.SVC().score(points, y)
+
+
+@pytest.mark.parametrize("make", [sparse.csr_matrix, sparse.csr_array])
+@pytest.mark.parametrize("name", ["SVC", "LinearSVC", "SVR", "OneClassSVM"])
+def test_sparse_rows_that_need_no_conversion_are_judged_all_the_same(name, make):
+    X, y = make(np.diag([1.0, 2.0, 3.0, 4.0])), [0, 1, 0, 1]
+    machine = getattr(svmcore, name)().fit(X, y)
+    assert machine.n_features_in_ == 4
+    wrong = X.copy()
+    wrong.data[2] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        machine.fit(wrong, y)
+    with pytest.raises(ValueError, match=r"[Ff]ound input variables with inconsistent numbers of samples|entries"):
+        getattr(svmcore, name if name != "OneClassSVM" else "SVR")().fit(X, y[:3])
+    with pytest.raises(ValueError, match=r"0 sample|minimum of 1"):
+        machine.fit(make((0, 4)), [])

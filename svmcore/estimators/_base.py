@@ -20,6 +20,7 @@ from svmcore._types import FloatArray, IntArray, Status
 from svmcore.base.door import entered, reals
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._fitted import Fitted, count
+from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.problem.advice import LARGE_GAP
@@ -93,6 +94,17 @@ def seed(random_state: Any) -> int | None:
 def plain(X: Any) -> bool:
     """Whether X needs no conversion."""
     return type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size > 0
+
+
+def plain_rows(X: Any) -> bool:
+    """Whether X is a sparse matrix that needs no conversion. What is in it is looked at where machines are trained."""
+    return (
+        getattr(X, "format", None) == "csr"
+        and is_sparse(X)
+        and X.dtype == np.float64
+        and X.ndim == 2
+        and 0 not in X.shape
+    )
 
 
 def come_in(values: Any, name: str) -> None:
@@ -186,7 +198,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         """X as a matrix, and y."""
         come_in(X, "X")
         labelled = self._targets != "none"
-        if plain(X) and (not labelled or np.shape(y)[:1] == (len(X),)):
+        if (plain(X) or plain_rows(X)) and (not labelled or np.shape(y)[:1] == X.shape[:1]):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X, y
