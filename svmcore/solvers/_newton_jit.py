@@ -159,9 +159,8 @@ def go(losses, df, t, changes):
         upper, lower = losses.upper[i], losses.lower[i]
         now = np.int8((over > 0.0) & (over <= upper)) - np.int8((under < 0.0) & (under >= lower))
         after = min(max(over, 0.0), upper) + max(min(under, 0.0), lower)
-        follows = (now != 0) & (
-            now == piece
-        )  # z is not from f then, whose rounding counts as often as the loss is stiff
+        # Then z is not from f, whose rounding counts as often as the loss is stiff.
+        follows = (now != 0) & (now == piece)
         losses.piece[i] = now
         losses.z[i] = min(max(before - by, lower), upper) if follows else after
         changes.by[i] = 0.0 if follows else after - before + (by if piece != 0 else 0.0)
@@ -190,7 +189,8 @@ def measure(losses, squared):
         if squared:
             force = s * ((above if upper > 0.0 else 0.0) + (below if lower < 0.0 else 0.0))
             loss += 0.5 * force * force / s
-            excess += 0.5 * (force - z) * (force - z) / s
+            # A force of the other sign is that of the other side: they have no product.
+            excess += (0.5 * (force - z) * (force - z) + min(force * z, 0.0)) / s
         else:
             loss += upper * above + lower * below
             excess += (upper - up) * above + (lower - down) * below
