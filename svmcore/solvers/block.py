@@ -98,7 +98,7 @@ FEW_FREE, MOST_FACE = 250, 400
 
 # Working sets of more than LEAST_HALF variables keep their Gram matrix in 16 bits, where HALF_ERROR times the largest |beta|
 # and the root of the free count stays below 0.1.
-LEAST_HALF = 1000
+LEAST_HALF = 2048
 HALF_ERROR = 5e-6
 
 # A working set gets STEPS_PER_VARIABLE pair steps for each of its variables. Between two looks at the clock, and for
