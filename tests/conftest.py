@@ -7,6 +7,7 @@ SVMCORE_DATA         folder of the benchmark data sets; by default `../shared/da
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="runs with compiled code, without bounds checks"))
         elif DISABLED and item.get_closest_marker("compiled"):
             item.add_marker(pytest.mark.skip(reason="needs compiled code"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all that they import live to the end: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["steps", "windows"])

@@ -14,7 +14,7 @@ from svmcore.solvers import _crowd, _crowd_forms_jit, _crowd_jit, _crowd_pairs_j
 
 pytestmark = pytest.mark.home
 
-SEEDS = range(6 if DISABLED else 30)
+SEEDS = range(6 if DISABLED else 12)
 N = 17
 
 

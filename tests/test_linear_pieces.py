@@ -12,7 +12,7 @@ from svmcore.solvers import _coordinate_jit, _lasso_jit, _newton_jit
 
 pytestmark = pytest.mark.home
 
-SEEDS = range(4 if DISABLED else 20)
+SEEDS = range(4 if DISABLED else 10)
 KINDS = ("above", "below", "both", "squared above", "squared below", "squared both")
 
 
