@@ -208,6 +208,6 @@ def test_variables_that_were_left_out_may_object_many_times(seed, coef0, tau):
     assert machine.converged
     assert machine.kkt_violation <= 1e-3
     exact = svmcore.train_svr(X, t, 100.0, solver="interior", tol=1e-8, **options)
-    assert exact.relative_gap < 1e-10
+    assert exact.relative_gap < 1e-7  # a violation of 1e-8, where rounding keeps it from being exact
     assert machine.relative_gap < 5e-3  # how far a violation of 1e-3 may be off depends on the order of sums
-    assert -1e-9 * abs(exact.objective) <= machine.objective - exact.objective <= machine.gap
+    assert -exact.gap - 1e-9 * abs(exact.objective) <= machine.objective - exact.objective <= machine.gap
