@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -179,6 +181,19 @@ def test_the_matrix_of_all_points_on_any_number_of_threads_and_in_pieces(kind, w
     assert all(np.array_equal(each, found[0]) for each in found)
     assert np.array_equal(found[0], found[0].T)
     assert np.abs(found[0] - K.rows(np.arange(n))).max() < 1e-13
+
+
+@pytest.mark.parametrize("few", [0, 90])
+@pytest.mark.parametrize("width", [5, 41])
+@pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.POLY])
+def test_a_matrix_of_all_points_asks_nothing_of_the_memory_that_it_gets(kind, width, few, monkeypatch):
+    """Arithmetic with what is there already would warn of a signalling NaN."""
+    monkeypatch.setattr(tiles, "_FEW", few)
+    X = np.random.default_rng(6).standard_normal((90, width))
+    K = KernelMatrix(X, Kernel(int(kind), 0.3 / width, 0.5, 3, 0.25), cache_bytes=0, n_threads=1)
+    signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
+    found = tiles.exact_gram(K, lambda _: True, lambda shape: np.repeat(signalling, math.prod(shape)).reshape(shape))
+    assert np.abs(found[:, :90] - K.rows(np.arange(90))).max() < 1e-13
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 7])

@@ -490,9 +490,9 @@ def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
     """`exact_gram` in two compiled calls. In place: out."""
     panels, packed = (_in_groups(K.X, size) for size in (LANES, vector.ROWS))
     loops.store_block_64(shape_of(K.kernel), packed, panels, True, 0, len(panels), out)
-    if K.kernel.offset:
-        out += K.kernel.offset
     loops.mirror(out, K.n, 0, -(-K.n // loops.MIRROR))
+    if K.kernel.offset:
+        out[: K.n, : K.n] += K.kernel.offset  # what lies beyond is memory that may hold anything
     K.n_evals += K.n * (K.n + 1) // 2
     return out[: K.n]
 
