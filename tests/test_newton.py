@@ -14,7 +14,7 @@ import svmcore
 from svmcore._types import Status
 from svmcore.compiler.jit import DISABLED
 from svmcore.problem import formulations
-from svmcore.solvers import _newton
+from svmcore.solvers import _losses, _newton, _rows
 
 CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_epsilon_insensitive", "pinball")
 LOSSES = CLASSES + NUMBERS
@@ -238,9 +238,9 @@ def test_steps_from_a_matrix_in_single_precision_end_at_the_same_machine(C, monk
     X, y = rows_and_classes(500, 220)
     X *= 10.0 ** np.linspace(-2, 2, 220)
     X[:, 1] = X[:, 0]
-    add, seen = _newton.DenseFeatures._add_wide, set()
+    add, seen = _rows.DenseFeatures._add_wide, set()
     monkeypatch.setattr(
-        "svmcore.solvers._newton.DenseFeatures._add_wide",
+        "svmcore.solvers._rows.DenseFeatures._add_wide",
         lambda self, part, by, sign, out: [seen.add(out.dtype.name), add(self, part, by, sign, out)][1],
     )
     quick = svmcore.LinearSVC(C=C, tol=1e-6).fit(X, y)
@@ -396,14 +396,14 @@ def test_a_loose_gap_of_a_linear_loss_is_reached_in_its_last_round(C, most):
     rng = np.random.default_rng(3)
     X = (rng.random((6000, 60)) < 0.2).astype(float)
     y = np.sign(X @ rng.normal(size=60) + rng.normal(size=6000))
-    rows = _newton.rows_of(X, 1.0)
+    rows = _rows.rows_of(X, 1.0)
     steps = []
     for goal in (1e-3, 0.0):  # asked for, and not said
-        losses = _newton.losses_from(formulations.svc(y, np.full(6000, C), "hinge", False), 6000)
+        losses = _losses.losses_from(formulations.svc(y, np.full(6000, C), "hinge", False), 6000)
         machine = _newton.Newton(rows, losses, free=False, squared=False, poll=lambda: False, goal=goal)
         _newton.started(machine)
-        enough = _newton.Enough(1e-3)
-        found = lambda m, e=enough: e.met(_newton.measured(rows, m.losses, False)[2])  # noqa: E731
+        enough = _losses.Enough(1e-3)
+        found = lambda m, e=enough: e.met(_losses.measured(rows, m.losses, False)[2])  # noqa: E731
         assert _newton.solve(machine, enough.met, found, 400) is Status.CONVERGED
         steps.append(machine.steps)
     assert steps[0] <= most

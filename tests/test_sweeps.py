@@ -17,7 +17,7 @@ from svmcore.compiler.jit import DISABLED
 from svmcore.problem import formulations
 from svmcore.simd import rows as primitives
 from svmcore.simd.rows import GROUP
-from svmcore.solvers import _coordinate, _coordinate_jit, _newton
+from svmcore.solvers import _coordinate, _coordinate_jit, _losses, _rows
 from svmcore.train import heads
 
 pytestmark = pytest.mark.home
@@ -50,7 +50,7 @@ def test_products_of_a_row_with_the_weights_of_a_group(entries):
     X = np.zeros((1, 12))
     X[0, indices[1 : 1 + entries]] = data[1 : 1 + entries]
     found = w.reshape(12, GROUP)
-    rows = _newton.SparseFeatures(sparse.csr_matrix(np.vstack([X, X])), 0.5)
+    rows = _rows.SparseFeatures(sparse.csr_matrix(np.vstack([X, X])), 0.5)
     products = np.full(2 * GROUP, 7.0)
     _coordinate_jit.group_times(rows.lists, np.append(w, np.ones(GROUP)), products)
     assert np.allclose(products.reshape(2, GROUP), X @ found + 0.5, rtol=1e-14, atol=1e-14)
@@ -95,19 +95,19 @@ def group_of(squared, tau=1.0, seed=0):
     """A group of regressions that differ in targets, costs and tubes."""
     X, _ = words(24, 40, seed=seed)
     rng = np.random.default_rng(seed)
-    rows = _newton.SparseFeatures(X, tau)
+    rows = _rows.SparseFeatures(X, tau)
     loss = "squared_epsilon_insensitive" if squared else "epsilon_insensitive"
     qps = [
         formulations.svr(X @ rng.normal(size=40), rng.uniform(0.1, 1.0, 24), epsilon, loss, False)
         for epsilon in (0.0, 0.1, 0.5, 100.0)
     ]
-    return rows, [_newton.losses_from(qp, 24) for qp in qps]
+    return rows, [_losses.losses_from(qp, 24) for qp in qps]
 
 
 @pytest.mark.parametrize("squared", [False, True])
 def test_regressions_of_a_group_end_at_the_gap_that_each_one_asks_for(squared):
     rows, losses = group_of(squared)
-    goals = [_newton.Enough(gap) for gap in (1e-2, 1e-7, 1e-4, 1e-3)]
+    goals = [_losses.Enough(gap) for gap in (1e-2, 1e-7, 1e-4, 1e-3)]
     descent = _coordinate.Descent(rows, losses, squared=squared)
     assert _coordinate.solve(descent, goals, 10_000, lambda: False) == [Status.CONVERGED] * 4
     assert descent.took(3) == 0  # whose tube holds all targets
@@ -119,7 +119,7 @@ def test_regressions_of_a_group_end_at_the_gap_that_each_one_asks_for(squared):
         assert descent.found[h].primal == pytest.approx(
             alone.found[0].primal, abs=descent.found[h].gap + alone.found[0].gap + 1e-12
         )
-        again = _newton.measured(rows, losses[h], squared)  # what is said of a machine is said of its dual variables
+        again = _losses.measured(rows, losses[h], squared)  # what is said of a machine is said of its dual variables
         assert np.allclose(again[1], descent.sums[h], rtol=1e-12, atol=1e-13)
         assert again[2].gap == pytest.approx(descent.found[h].gap, rel=1e-9, abs=1e-12)
 
@@ -128,12 +128,12 @@ def test_a_group_that_is_stopped_says_how_good_it_is():
     rows, losses = group_of(True)
     descent = _coordinate.Descent(rows, losses, squared=True)
     descent.slice = 1
-    goals, asked = [_newton.Enough(1e-9)] * 4, iter([False, False, True])
+    goals, asked = [_losses.Enough(1e-9)] * 4, iter([False, False, True])
     ends = _coordinate.solve(descent, goals, 1000, lambda: next(asked))
     assert ends == [Status.INTERRUPTED] * 3 + [Status.CONVERGED]
     assert descent.steps == 2
     for h in range(3):
-        again = _newton.measured(rows, losses[h], True)[2]
+        again = _losses.measured(rows, losses[h], True)[2]
         assert again.gap == pytest.approx(descent.found[h].gap, rel=1e-9)
         assert again.gap > 0.0
     ends = _coordinate.solve(descent, goals, 5, lambda: False)

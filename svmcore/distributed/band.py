@@ -28,7 +28,8 @@ from svmcore.distributed.stages import BINS, Taken
 from svmcore.distributed.sums import COUNT, UNKNOWN, Standing, Sums, bias_of, standing
 from svmcore.problem import measures
 from svmcore.solvers import interior
-from svmcore.solvers.interior import FEASIBLE, Beside
+from svmcore.solvers._ipm_start import Beside
+from svmcore.solvers.interior import FEASIBLE
 
 # A band has at least LEAST variables, and SPREAD times the root of features times variables. Their rows hold at most
 # MOST_NUMBERS numbers.

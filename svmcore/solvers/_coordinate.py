@@ -19,8 +19,9 @@ from svmcore.kernel.points import aligned
 from svmcore.simd.rows import GROUP
 from svmcore.solvers import _coordinate_jit as loops
 from svmcore.solvers import _newton_jit
-from svmcore.solvers._newton import Enough, Measures, SparseFeatures, assessed, measured
+from svmcore.solvers._losses import Enough, Measures, assessed, measured
 from svmcore.solvers._newton_jit import Losses
+from svmcore.solvers._rows import SparseFeatures
 
 # The estimate of a gap is what the rows lacked one after the other; all that happened since makes the gap larger. It is
 # measured where the estimate is below a share of the goal: the share that it was of the gap when that was measured last. The

@@ -21,7 +21,8 @@ from scipy.linalg import blas, lapack
 from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.points import is_sparse
 from svmcore.solvers import _lasso_jit as loops
-from svmcore.solvers._newton import Measures, SparseFeatures
+from svmcore.solvers._losses import Measures
+from svmcore.solvers._rows import SparseFeatures
 
 LEAST, GROWS = 200, 2  # columns of a working set, and as a multiple of the weights that are not zero
 CLOSER = 0.1  # share of the violation of all columns that a round leaves in its working set

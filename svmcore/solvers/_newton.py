@@ -16,17 +16,17 @@ variables are the centre of the next one, which is stiffer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import lapack
 
 from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, IntArray, Status
-from svmcore.kernel.points import is_sparse
+from svmcore._types import FloatArray, Status
 from svmcore.solvers import _newton_jit as loops
+from svmcore.solvers._losses import at_zero, gap_terms, is_open, violation
 from svmcore.solvers._newton_jit import Losses, Surprises
+from svmcore.solvers._rows import LEAST_ROWS, LEVEL, SHARE, DenseFeatures, SparseFeatures
 
 REFRESH = 10  # steps until running sums are computed anew
 PATIENCE = 400  # steps
@@ -34,7 +34,6 @@ PATIENCE = 400  # steps
 # at most TAME. They grow where the gap is the share RUNG of the primal. Rows that are nearly separable take hundreds of steps
 # at large costs, as each step leads through other pieces; by growing costs it is about thirty.
 LATE, TAME, RUNG = 20, 1e4, 0.5
-LEVEL, LEAST_ROWS, SHARE = 8, 4000, 8  # a start on every 8th row, from so many rows on, and so many of them a feature
 SINGLE, SINGLE_STEPS = (
     200,
     12,
@@ -45,106 +44,6 @@ LOWER = 1e-12  # share of the primal by which a step is progress that lowers it 
 BETTER = 0.5  # a point of a gap above this share of the least is no better: rounding may have decided
 ROUNDING = 1e-15  # of a residual, as a share of the terms that it is made of
 BALANCED = 1e-9  # share of sum |z| that may be missing in the sum of z, where this has to be zero
-NARROW = 16  # features
-# Entries of the rows that are copied at a time, and the fewest rows. New memory takes longer than what is done with it, and
-# as little as this stays with the process.
-_BLOCK, _LEAST_BLOCK = 1 << 16, 128
-
-
-class DenseFeatures:
-    """Rows of a C-ordered matrix, followed by a constant."""
-
-    def __init__(self, X: FloatArray, constant: float) -> None:
-        self.X, self.constant = X, constant
-        self.n, self.d = X.shape
-        self.gram: FloatArray | None = None  # of all rows, once a machine has asked for it
-
-    @cached_property
-    def part(self) -> DenseFeatures:
-        """One row in `LEVEL`, for all machines over these rows."""
-        return DenseFeatures(np.ascontiguousarray(self.X[::LEVEL]), self.constant)
-
-    @cached_property
-    def typical(self) -> float:
-        """The mean of k(x, x)."""
-        return float(np.vdot(self.X, self.X) / self.n + self.constant**2)
-
-    def times(self, w: FloatArray) -> FloatArray:
-        """X w + constant w0."""
-        out: FloatArray = self.X @ w[:-1]
-        if w[-1]:
-            out += self.constant * w[-1]
-        return out
-
-    def add(self, rows: IntArray, by: FloatArray, out: FloatArray) -> None:
-        """out += X[rows]' by. In place: out."""
-        if 3 * len(rows) > self.n:
-            full = np.zeros(self.n)
-            full[rows] = by
-            out[:-1] += full @ self.X
-        elif len(rows):
-            out[:-1] += by @ self.X[rows]
-        out[-1] += self.constant * by.sum()
-
-    def add_gram(self, rows: IntArray, by: FloatArray, sign: float, out: FloatArray, poll: Callable[[], bool]) -> None:
-        """out += sign X[rows]' diag(by) X[rows], the lower half in Fortran's order. In place: out."""
-        most = max(_LEAST_BLOCK, _BLOCK // (self.d + 1))
-        add = self._add_narrow if self.d <= NARROW else self._add_wide
-        for first in range(0, len(rows), most):
-            chosen, weights = rows[first : first + most], by[first : first + most]
-            part = self.X if len(chosen) == self.n else self.X[chosen]
-            add(part, weights, sign, out)
-            if poll():
-                return
-
-    def _add_narrow(self, part: FloatArray, by: FloatArray, sign: float, out: FloatArray) -> None:
-        """Rows of few features, whose products take less time than to copy them once more."""
-        weighted = part * (sign * by)[:, None]
-        out[:-1, :-1] += part.T @ weighted
-        out[-1, :-1] += self.constant * (np.ones(len(part)) @ weighted)
-        out[-1, -1] += sign * self.constant**2 * by.sum()
-
-    def _add_wide(self, part: FloatArray, by: FloatArray, sign: float, out: FloatArray) -> None:
-        block = np.empty((len(part), self.d + 1), out.dtype)
-        np.multiply(part, np.sqrt(by)[:, None], out=block[:, :-1])
-        np.multiply(self.constant, np.sqrt(by), out=block[:, -1])
-        syrk = blas.ssyrk if out.dtype == np.float32 else blas.dsyrk
-        syrk(sign, block.T, beta=1.0, c=out, lower=1, overwrite_c=1)
-
-
-class SparseFeatures:
-    """Rows of a CSR matrix with sorted indices, followed by a constant."""
-
-    def __init__(self, X: Any, constant: float) -> None:
-        self.X, self.constant = X, constant
-        self.n, self.d = X.shape
-        self.gram: FloatArray | None = None  # of all rows, once a machine has asked for it
-        self.squares: FloatArray | None = None  # of the lengths of the rows, once a machine has asked for them
-        self.lists = loops.Compressed(X.data, X.indices.view(np.uint32), X.indptr, constant)
-
-    @cached_property
-    def part(self) -> SparseFeatures:
-        """One row in `LEVEL`, for all machines over these rows."""
-        return SparseFeatures(self.X[::LEVEL], self.constant)
-
-    @cached_property
-    def typical(self) -> float:
-        """The mean of k(x, x)."""
-        return float(self.X.data @ self.X.data / self.n + self.constant**2)
-
-    def times(self, w: FloatArray) -> FloatArray:
-        """X w + constant w0."""
-        out = np.empty(self.n)
-        loops.sparse_times(self.lists, w, out)
-        return out
-
-    def add(self, rows: IntArray, by: FloatArray, out: FloatArray) -> None:
-        """out += X[rows]' by. In place: out."""
-        loops.sparse_add(self.lists, rows, by, len(rows), out)
-
-    def add_gram(self, rows: IntArray, by: FloatArray, sign: float, out: FloatArray, poll: Callable[[], bool]) -> None:
-        """out += sign X[rows]' diag(by) X[rows], the lower half in Fortran's order. In place: out."""
-        loops.sparse_gram(self.lists, rows, sign * by, out.T)
 
 
 class Asking:
@@ -170,129 +69,6 @@ class Asking:
         """The trace as columns."""
         columns = ("objective", "gap")
         return {name: np.array([r[k] for r in self.records]) for k, name in enumerate(columns)} if self.trace else None
-
-
-def losses_from(qp: DualQP, n: int) -> Losses:
-    """The losses of n points, whose dual variables these are. A point has one variable, or the two of a tube."""
-    squared = bool(qp.diag.any())
-    if qp.one_each(n):
-        return _losses(qp.c, np.zeros(n), qp.lower, qp.upper, qp.diag)
-    target, half, lower, upper = np.zeros((4, n))
-    diag = np.ones(n) if squared else np.zeros(n)
-    m = len(qp.point)
-    if m and qp.point[0] == qp.point[m // 2] and m > 1:  # two variables a point, those that grow first
-        m //= 2
-        point = qp.point[:m]
-        target[point] = 0.5 * (qp.c[:m] + qp.c[m:])
-        half[point] = 0.5 * (qp.c[m:] - qp.c[:m])
-    else:
-        point = qp.point
-        target[point] = qp.c
-    lower[point], upper[point], diag[point] = qp.lower[len(qp.point) - m :], qp.upper[:m], qp.diag[:m]
-    return _losses(target, half, lower, upper, diag)
-
-
-def variables(qp: DualQP, z: FloatArray) -> FloatArray:
-    """The dual variables of the points as those of the problem."""
-    beta = z[qp.point]
-    return np.clip(beta, qp.lower, qp.upper)
-
-
-def _losses(target: FloatArray, half: FloatArray, lower: FloatArray, upper: FloatArray, diag: FloatArray) -> Losses:
-    """Losses at f = 0. A linear one is as stiff as takes a variable through its box where f moves by a typical target.
-
-    It begins around the middle of its box, from where neither bound is far.
-    """
-    n = len(target)
-    centre = np.zeros(n)
-    if diag.any():
-        stiff = 1.0 / diag
-    else:
-        stiff = upper - lower
-        spread = float(np.std(target)) if n else 0.0
-        typical = np.isfinite(stiff) & (stiff > 0.0)
-        size = float(np.mean(stiff[typical])) if typical.any() else 1.0
-        stiff = np.where(typical, stiff, size) / (spread or 1.0)
-        centre[typical] = 0.5 * (lower + upper)[typical]
-    return _at_zero(target, half, lower, upper, stiff, centre)
-
-
-def _at_zero(*given: FloatArray) -> Losses:
-    """Losses from their numbers, at f = 0."""
-    target, half, lower, upper, stiff, centre = given
-    f, z = np.zeros((2, len(target)))
-    return Losses(target, half, lower, upper, stiff, centre, f, z, np.zeros(len(f), np.int8))
-
-
-def rows_of(X: Any, constant: float) -> DenseFeatures | SparseFeatures:
-    """The rows of a matrix as steps read them."""
-    return SparseFeatures(X, constant) if is_sparse(X) else DenseFeatures(X, constant)
-
-
-class Measures(NamedTuple):
-    """How good X'z is: its primal objective, the duality gap, and the KKT violation of the dual variables."""
-
-    primal: float
-    gap: float
-    violation: float
-
-
-class Enough(NamedTuple):
-    """When a machine is good enough: at a relative gap of `gap`; or where no variable violates by more than `violation`, and
-    the relative gap is at most `largest`."""
-
-    gap: float
-    violation: float = 0.0
-    largest: float = 0.0
-
-    def met(self, found: Measures | Newton) -> bool:
-        """Whether it is."""
-        level = abs(found.primal)
-        if found.gap <= self.gap * level:
-            return True
-        return bool(found.gap <= self.largest * level and found.violation <= self.violation)
-
-
-def is_open(losses: Losses, squared: bool) -> bool:
-    """Whether a box is infinite that nothing else closes."""
-    return not squared and not (np.isfinite(losses.lower).all() and np.isfinite(losses.upper).all())
-
-
-def gap_terms(losses: Losses, squared: bool, unbounded: bool) -> tuple[float, float]:
-    """`measure` of losses; an infinite box that nothing else closes is closed at the running bound max |z| + 1."""
-    if unbounded:
-        running = float(np.abs(losses.z).max(initial=0.0)) + 1.0
-        lower, upper = np.maximum(losses.lower, -running), np.minimum(losses.upper, running)
-        losses = losses._replace(lower=lower, upper=upper)
-    loss, excess = loops.measure(losses, squared)
-    return float(loss), float(excess)
-
-
-def measured(
-    rows: DenseFeatures | SparseFeatures, losses: Losses, squared: bool
-) -> tuple[Losses, FloatArray, Measures]:
-    """The losses at X'z, X'z itself, from the data, and how good it is. For an intercept that is not free."""
-    sums = np.zeros(rows.d + 1)
-    support = np.flatnonzero(losses.z)
-    f = np.zeros(rows.n)
-    if len(support):
-        rows.add(support, losses.z[support], sums)
-        f = rows.times(sums)
-    there, found = assessed(losses, sums, f, squared)
-    return there, sums, found
-
-
-def assessed(losses: Losses, sums: FloatArray, f: FloatArray, squared: bool) -> tuple[Losses, Measures]:
-    """`measured` where X'z and f = X X'z are known."""
-    there = losses._replace(f=f)
-    loss, excess = gap_terms(there, squared, is_open(there, squared))
-    return there, Measures(0.5 * float(sums @ sums) + loss, excess, violation(there, squared, free=False))
-
-
-def violation(losses: Losses, squared: bool, *, free: bool) -> float:
-    """The KKT violation of the dual variables at f."""
-    top, bottom = loops.residuals(losses, squared)
-    return float(max(top - bottom if free else max(top, -bottom), 0.0))
 
 
 class Newton:
@@ -572,7 +348,7 @@ def started(newton: Newton) -> None:
         few[2:] = [LEVEL * one for one in few[2:]]
         part = Newton(
             newton.rows.part,
-            _at_zero(*few),
+            at_zero(*few),
             free=newton.free,
             squared=True,
             poll=newton.poll,

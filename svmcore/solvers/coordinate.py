@@ -20,7 +20,9 @@ from svmcore.kernel.points import is_sparse
 from svmcore.solvers._contract import Capabilities, Criterion, SolverTask, fresh_residual
 from svmcore.solvers._coordinate import Descent, solve
 from svmcore.solvers._factors import features
-from svmcore.solvers._newton import Asking, Enough, SparseFeatures, losses_from, variables
+from svmcore.solvers._losses import Enough, losses_from, variables
+from svmcore.solvers._newton import Asking
+from svmcore.solvers._rows import SparseFeatures
 
 CAPABILITIES = Capabilities(
     summary="dual coordinate descent: the linear kernel, sparse rows of very many features",

@@ -19,7 +19,7 @@ import numpy as np
 from svmcore._types import DualQP, FloatArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import measures
-from svmcore.solvers import _newton
+from svmcore.solvers import _losses, _newton, _rows
 from svmcore.solvers._contract import Capabilities, Criterion, SolverTask, fresh_residual, spread
 from svmcore.solvers._factors import features
 from svmcore.solvers._newton import Asking, Newton
@@ -41,9 +41,9 @@ def run(task: SolverTask) -> Raw:
     if found is None or watch():
         return Raw(start, watch.status or Status.LIMITED, 0, watch.table)
     X, constant = found
-    rows = _newton.rows_of(X, 1.0 if qp.equality else constant)
+    rows = _rows.rows_of(X, 1.0 if qp.equality else constant)
     newton = Newton(
-        rows, _newton.losses_from(qp, K.n), free=qp.equality, squared=bool(qp.diag.any()), poll=watch,
+        rows, _losses.losses_from(qp, K.n), free=qp.equality, squared=bool(qp.diag.any()), poll=watch,
         goal=0.0 if stopping == "kkt" else tol,
     )  # fmt: skip
     criterion = Criterion(stopping, tol)
@@ -57,7 +57,7 @@ def run(task: SolverTask) -> Raw:
 
     def point(z: FloatArray) -> FloatArray:
         """The variables, whose sum is what it has to be, to rounding."""
-        beta = _newton.variables(qp, z)
+        beta = _losses.variables(qp, z)
         return _balanced(qp, beta) if qp.equality else beta
 
     def met(newton: Newton) -> bool:

@@ -23,7 +23,7 @@ from svmcore.models.solution import Later, Solution, Terms
 from svmcore.problem.certify import Certificate, certificate
 from svmcore.problem.columns import Columns
 from svmcore.simd.rows import GROUP
-from svmcore.solvers import _coordinate, _lasso, _newton
+from svmcore.solvers import _coordinate, _lasso, _losses, _newton, _rows
 from svmcore.solvers._factors import gram_factor
 from svmcore.solvers._newton_jit import Losses, Surprises, Workspace, dense_machine
 
@@ -143,7 +143,7 @@ class HeadFound(NamedTuple):
 
     z: FloatArray
     sums: FloatArray
-    measures: _newton.Measures
+    measures: _losses.Measures
     status: Status
     steps: int
     solver: str
@@ -155,7 +155,7 @@ class Steps:
     name = "newton"
 
     def __init__(self, X: Any, tau: float) -> None:
-        self.rows = _newton.rows_of(X, tau)
+        self.rows = _rows.rows_of(X, tau)
 
     def groups(self, heads: Sequence[Head]) -> list[Sequence[Head]]:
         """The machines that are found together."""
@@ -168,7 +168,7 @@ class Steps:
     def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
         """A group of machines; None where rounding stands before the goal."""
         (qp,) = qps
-        losses = _newton.losses_from(qp, self.rows.n)
+        losses = _losses.losses_from(qp, self.rows.n)
         wanted, asked = self._goals(qp, goal)
         machine = self._machine(losses, bool(qp.diag.any()), wanted, control)
         status, last = control.reason(), None
@@ -185,37 +185,37 @@ class Steps:
     """How a machine ended that rounding keeps from the goal, where no other solver would come closer."""
 
     def _found(
-        self, losses: Losses, sums: FloatArray, measures: _newton.Measures, status: Status, steps: int
+        self, losses: Losses, sums: FloatArray, measures: _losses.Measures, status: Status, steps: int
     ) -> HeadFound:
         return HeadFound(losses.z, sums, measures, status, steps, self.name)
 
-    def _measured(self, machine: Any) -> tuple[FloatArray, _newton.Measures]:
+    def _measured(self, machine: Any) -> tuple[FloatArray, _losses.Measures]:
         """X'z and how good it is, from the data."""
-        return _newton.measured(self._own, machine.losses, machine.squared)[1:]
+        return _losses.measured(self._own, machine.losses, machine.squared)[1:]
 
     @property
     def _own(self) -> Any:
         """The rows that the machine is one of."""
         return self.rows
 
-    def _machine(self, losses: Losses, squared: bool, wanted: _newton.Enough, control: Control) -> Any:
+    def _machine(self, losses: Losses, squared: bool, wanted: _losses.Enough, control: Control) -> Any:
         return _newton.Newton(
             self.rows, losses, free=False, squared=squared, poll=lambda: control.reason() is not None, goal=wanted.gap
         )
 
-    def _goals(self, qp: DualQP, goal: Aim) -> tuple[_newton.Enough, _newton.Enough]:
+    def _goals(self, qp: DualQP, goal: Aim) -> tuple[_losses.Enough, _losses.Enough]:
         """What is tried, and what a machine must meet. Where its loss has no curvature, not more than LIBLINEAR's does."""
         if goal.sharp < goal.gap:
-            return _newton.Enough(goal.sharp), _newton.Enough(goal.gap)
-        wanted = _newton.Enough(goal.gap)
+            return _losses.Enough(goal.sharp), _losses.Enough(goal.gap)
+        wanted = _losses.Enough(goal.gap)
         if not qp.diag.any():
             bend = float(np.mean(qp.upper - qp.lower)) * self._own.typical
-            wanted = _newton.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
+            wanted = _losses.Enough(goal.gap * min(max(1.0, bend), LOOSER), VIOLATION * goal.gap, LOOSER * goal.gap)
         return wanted, wanted
 
     def _run(
-        self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int
-    ) -> tuple[Status, tuple[FloatArray, _newton.Measures] | None]:
+        self, machine: Any, wanted: _losses.Enough, asked: _losses.Enough, most: int
+    ) -> tuple[Status, tuple[FloatArray, _losses.Measures] | None]:
         """How it ended, and what `_measured` said last."""
         last = None
 
@@ -244,7 +244,7 @@ class FewSteps(Steps):
         if control.reason() is not None:
             return super().solve(qps, goal, control)
         (qp,) = qps
-        rows, losses, squared = self.rows, _newton.losses_from(qp, self.rows.n), bool(qp.diag.any())
+        rows, losses, squared = self.rows, _losses.losses_from(qp, self.rows.n), bool(qp.diag.any())
         for given in (self._vectors, self._matrices, self._held):
             given[...] = 0
         w, sums, gradient, direction = self._vectors
@@ -254,7 +254,7 @@ class FewSteps(Steps):
         steps, _, *measures = dense_machine(
             rows.X, losses, there, rows.constant, room, self._changes, squared, goal.sharp, goal.max_iter
         )
-        found = _newton.Measures(*measures)
+        found = _losses.Measures(*measures)
         if not found.gap <= goal.gap * found.primal:
             return super().solve(qps, goal, control)
         return [self._found(losses, sums.copy(), found, Status.CONVERGED, steps)]
@@ -264,16 +264,16 @@ class WideSteps(Steps):
     """The same over factors of the kernel matrix: for fewer rows than features."""
 
     def __init__(self, X: Any, tau: float) -> None:
-        self._wide = _newton.rows_of(X, tau)
-        self.rows = _newton.DenseFeatures(gram_factor(X, tau), 0.0)
+        self._wide = _rows.rows_of(X, tau)
+        self.rows = _rows.DenseFeatures(gram_factor(X, tau), 0.0)
 
     @property
     def _own(self) -> Any:
         return self._wide
 
     def _run(
-        self, machine: Any, wanted: _newton.Enough, asked: _newton.Enough, most: int
-    ) -> tuple[Status, tuple[FloatArray, _newton.Measures] | None]:
+        self, machine: Any, wanted: _losses.Enough, asked: _losses.Enough, most: int
+    ) -> tuple[Status, tuple[FloatArray, _losses.Measures] | None]:
         """Until it holds over the rows, too. Where it holds over their factors alone, the answer is as good as it gets."""
         self._closest, least, best = None, np.inf, machine.best
 
@@ -296,7 +296,7 @@ class Sweeps(Steps):
     """Dual coordinate descent over sparse rows of many features, which several machines read together."""
 
     name = "coordinate"
-    rows: _newton.SparseFeatures
+    rows: _rows.SparseFeatures
 
     def groups(self, heads: Sequence[Head]) -> list[Sequence[Head]]:
         """Groups of the same length, nearly. What they are does not depend on who is free to work."""
@@ -313,7 +313,7 @@ class Sweeps(Steps):
 
     def solve(self, qps: Sequence[DualQP], goal: Aim, control: Control) -> list[HeadFound] | None:
         """A group of machines; None where rounding stands before the goal of one."""
-        losses = [_newton.losses_from(qp, self.rows.n) for qp in qps]
+        losses = [_losses.losses_from(qp, self.rows.n) for qp in qps]
         goals = [self._goals(qp, goal) for qp in qps]
         descent = _coordinate.Descent(self.rows, losses, squared=bool(qps[0].diag.any()))
         ends = _coordinate.solve(
@@ -329,7 +329,7 @@ class Sweeps(Steps):
         return solved
 
 
-def _end(status: Status, asked: _newton.Enough, found: _newton.Measures) -> Status | None:
+def _end(status: Status, asked: _losses.Enough, found: _losses.Measures) -> Status | None:
     """How a machine ended; None where rounding stood before the goal."""
     if status is Status.PRECISION:
         return Status.CONVERGED if asked.met(found) else None
@@ -353,7 +353,7 @@ def _solution(
     support = np.flatnonzero(found.z)
 
     def measured() -> Certificate:
-        return certificate(head.qp, KernelMatrix(X, kernel, cache_bytes=0), _newton.variables(head.qp, found.z))
+        return certificate(head.qp, KernelMatrix(X, kernel, cache_bytes=0), _losses.variables(head.qp, found.z))
 
     return Solution(
         n_points=len(found.z), intercept=float(tau * found.sums[-1]), support=support, dual_coef=found.z[support],
