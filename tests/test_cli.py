@@ -352,7 +352,7 @@ def test_features_of_very_different_scales_are_said(run, csv, tmp_path, command)
     (tmp_path / "wide.csv").write_text("a,b,y\n" + "".join(f"{float(a) * 2e4},{b},{y}\n" for a, b, y in rows))
     err = run(command, "wide.csv", "-q")[2]
     assert re.match(
-        r"svmcore: warning: feature 'a' spreads \d\d,\d{3} times wider than feature 'b', .*: --standardize", err
+        r"svmcore: warning: feature 'a' spreads over 10,000 times wider than feature 'b', .*: --standardize", err
     )
     assert err.count("wider") == 1
     assert run(command, "wide.csv", "-q", "--standardize")[2] == ""

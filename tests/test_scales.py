@@ -495,6 +495,17 @@ def scale_warnings(X, train=svmcore.train_svc, **options) -> list[str]:
     return [str(w.message) for w in caught if w.category is svmcore.ScaleWarning]
 
 
+def test_folds_of_the_same_data_say_the_same():
+    X = np.column_stack([AGE, INCOME])
+    assert len({text for fold in range(5) for text in scale_warnings(X[np.arange(N) % 5 != fold])}) == 1
+
+
+@pytest.mark.parametrize(("ratio", "times"), [(2e7, "10,000,000"), (2e150, "1e150")])
+def test_a_ratio_of_any_size_is_said(ratio, times):
+    X = NORMAL[:, None] * [1e-10, 1e-10 * ratio]
+    assert scale_warnings(X)[0].startswith(f"feature 1 spreads over {times} times wider than feature 0")
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
 @pytest.mark.parametrize(
     "columns", [(AGE, INCOME), (ONE_HOT, INCOME), (RARE, 1e3 * NORMAL), (NORMAL, 0 * AGE, 200 * AGE)]
