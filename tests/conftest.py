@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, settings
 from numba import config
 from scipy.sparse import csr_matrix
 
+from svmcore.cli import main
 from svmcore.compiler.jit import DISABLED
 
 # No deadline and no health check on time: the speed of the machine must not decide a test.
@@ -75,6 +76,39 @@ def tracker(request: pytest.FixtureRequest) -> Iterator[None]:
     with early_windows() as windows:
         yield
     assert sum(windows) > 0
+
+
+class Command:
+    """`run("train", ...)` -> (status, output, messages) of the command line, and never a traceback."""
+
+    def __init__(self, read: Callable[[], tuple[str, str]]) -> None:
+        self.read = read
+
+    def __call__(self, *words: Any) -> tuple[int, str, str]:
+        self.read()
+        status = main([str(word) for word in words])
+        out, err = self.read()
+        assert "Traceback" not in out + err
+        return status, out, err
+
+    def works(self, *words: Any) -> tuple[str, str]:
+        """Output and messages of what ends well."""
+        status, out, err = self(*words)
+        assert status == 0, err
+        return out, err
+
+    def refused(self, *words: Any) -> str:
+        """The message of what is not begun."""
+        status, out, err = self(*words)
+        assert (status, out) == (2, "")
+        return err
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Command(capfd.readouterr)
 
 
 @pytest.fixture(scope="session")

@@ -3,43 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import svmcore
-from svmcore import cli
 
 pytestmark = pytest.mark.once
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """`run("gp", ...)` -> (status, output, messages), beside two files: houses.csv and new.csv, without targets."""
-    monkeypatch.chdir(tmp_path)
+def run(run):
+    """Beside houses.csv and sold.csv, and new.csv: columns in another order, and no targets."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(70, 2)) * [1.0, 100.0]
     y = 200.0 + 30.0 * np.sin(X[:, 0]) + X[:, 1] / 50.0
-    header, rows = (
-        "rooms,area,price\n",
-        [f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True)],
-    )
-    (tmp_path / "houses.csv").write_text(header + "".join(rows[:50]))
-    (tmp_path / "sold.csv").write_text(header + "".join(rows[50:]))
-    (tmp_path / "new.csv").write_text(
-        "area,rooms\n" + "".join(f"{b!r},{a!r}\n" for a, b in X[50:].tolist())  # the columns in another order
-    )
-
-    def run(*argv: str) -> tuple[int, str, str]:
-        status = cli.main(["gp", *argv])
-        out, err = capsys.readouterr()
-        assert "Traceback" not in out + err
-        return status, out, err
-
+    rows = [f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True)]
+    Path("houses.csv").write_text("rooms,area,price\n" + "".join(rows[:50]))
+    Path("sold.csv").write_text("rooms,area,price\n" + "".join(rows[50:]))
+    Path("new.csv").write_text("area,rooms\n" + "".join(f"{b!r},{a!r}\n" for a, b in X[50:].tolist()))
     return run
 
 
-USUAL = ("houses.csv", "--noise", "0.05", "--standardize", "--normalize-y", "--gamma", "0.3", "-q")
+USUAL = ("gp", "houses.csv", "--noise", "0.05", "--standardize", "--normalize-y", "--gamma", "0.3", "-q")
 
 
 def by_hand():
@@ -49,15 +36,13 @@ def by_hand():
 
 
 def test_means_and_deviations_are_written(run):
-    status, out, _ = run(*USUAL, "--test", "sold.csv", "-o", "means.txt")
-    assert status == 0
+    out, _ = run.works(*USUAL, "--test", "sold.csv", "-o", "means.txt")
     process, (X, y) = by_hand()
     mean, std = process.predict(X, return_std=True)
     np.testing.assert_allclose(np.loadtxt("means.txt"), np.column_stack([mean, std]), rtol=1e-12)
     assert "of targets with mean 0 and variance 1" in out
     assert f"off by       {np.sqrt(np.mean((mean - y) ** 2)):.4g} over 20 rows of sold.csv" in out
-    status, out, _ = run(*USUAL, "--test", "new.csv", "-o", "again.txt", "--json")
-    assert status == 0
+    out, _ = run.works(*USUAL, "--test", "new.csv", "-o", "again.txt", "--json")
     np.testing.assert_allclose(np.loadtxt("again.txt"), np.loadtxt("means.txt"), rtol=1e-12)
     found = json.loads(out)
     assert found["test"] == {"file": "new.csv", "points": 20}
@@ -90,7 +75,6 @@ def test_a_process_that_ends_early_is_told(run):
     ],
 )
 def test_complaints(run, argv, message):
-    status, _, err = run(*argv)
-    assert status == 2
+    err = run.refused("gp", *argv)
     assert message in err
     assert err.count("\n") == 1

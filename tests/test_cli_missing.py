@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import svmcore
-from svmcore import cli
 
 pytestmark = pytest.mark.once
 
@@ -31,17 +30,10 @@ def lines(rows):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
+def run(run):
     Path("people.csv").write_text(lines(range(60)))
     Path("new.csv").write_text(lines(range(60, N)))
-
-    def call(*words):
-        capfd.readouterr()
-        status = cli.main(words)
-        return status, *capfd.readouterr()
-
-    return call
+    return run
 
 
 def matrix(rows):
@@ -53,8 +45,7 @@ def matrix(rows):
 @pytest.mark.parametrize("how", ["mean", "median"])
 def test_what_fills_missing_values_is_kept_with_the_machine(run, how):
     words = ("--categorical", "town", "--impute", how, "--standardize", "-o", "m.npz")
-    status, _, err = run("train", "people.csv", *words)
-    assert status == 0
+    _, err = run.works("train", "people.csv", *words)
     rows = GAP[:60].any(axis=1).sum()
     assert f"{rows} of 60 rows have missing values, which the {how} of their column fills in" in err
     train, new = matrix(np.arange(60)), matrix(np.arange(60, N))
@@ -62,23 +53,20 @@ def test_what_fills_missing_values_is_kept_with_the_machine(run, how):
     found = svmcore.load("m.npz")
     np.testing.assert_allclose(found.columns.fill, fill, rtol=1e-15)
     direct = svmcore.train_svc(np.where(np.isnan(train), fill, train), Y[:60], standardize=True)
-    status, out, err = run("predict", "m.npz", "new.csv")
-    assert status == 0
+    out, err = run.works("predict", "m.npz", "new.csv")
     assert out.split() == direct.predict(np.where(np.isnan(new), fill, new)).tolist()
     assert "missing" not in err
     assert f"missing values  are filled in: age {fill[0]:.6g}, income" in run("info", "m.npz")[1]
-    status, out, _ = run("verify", "m.npz", "people.csv")
-    assert status == 0
+    out, _ = run.works("verify", "m.npz", "people.csv")
     assert "verified" in out
 
 
 def test_a_machine_is_tuned_from_words_and_missing_values(run):
     words = ("--categorical", "words", "--impute", "median", "--standardize", "--gamma", "search", "--C-max", "100")
-    status, out, _ = run("cv", "people.csv", *words, "--test", "new.csv", "-o", "m.npz", "-q", "--json")
-    assert status == 0
+    out, _ = run.works("cv", "people.csv", *words, "--test", "new.csv", "-o", "m.npz", "-q", "--json")
     assert json.loads(out)["error"]["points"] == N - 60
     assert run("predict", "m.npz", "new.csv", "-q")[0] == 0
-    status, out, _ = run("cv", "people.csv", *words, "-q")
+    out, _ = run.works("cv", "people.csv", *words, "-q")
     assert "--impute median" in out.splitlines()[-1]  # what to type next
 
 
@@ -120,34 +108,27 @@ def test_other_formats_have_missing_values(run, kind):
         frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "buys": Y})
         frame["b"] = frame["b"].round().astype("Int64")
         frame.to_parquet("d.parquet", index=False)
-    status, _, err = run("train", f"d.{kind}")
-    assert status == 2
-    assert "fill such values in: --impute mean, or median; or remove the row" in err
-    status, _, _ = run("train", f"d.{kind}", "--impute", "mean", "-o", "m.npz")
-    assert status == 0
+    assert "fill such values in: --impute mean, or median; or remove the row" in run.refused("train", f"d.{kind}")
+    run.works("train", f"d.{kind}", "--impute", "mean", "-o", "m.npz")
     assert run("predict", "m.npz", f"d.{kind}", "-q")[1].split().__len__() == N
     fill = svmcore.load("m.npz").columns.fill
     np.testing.assert_allclose(fill[0], np.nanmean(X[:, 0]))
 
 
 def test_what_cannot_be_filled_is_said(run):
-    status, _, err = run("train", "people.csv", "--categorical", "words")
-    assert status == 2
+    err = run.refused("train", "people.csv", "--categorical", "words")
     assert "a missing value" in err
     assert "--impute mean, or median" in err
     Path("empty.csv").write_text("a,b,y\n1,,0\n2,,1\n3,,1\n")
-    status, _, err = run("train", "empty.csv", "--impute", "mean")
-    assert status == 2
-    assert "feature 'b' has no value in any row; leave it out with --drop" in err
-    status, _, err = run("train", "empty.csv", "--impute", "mean", "--categorical", "b")
-    assert status == 2
-    assert "column 'b' holds no value" in err
-    status, _, err = run("convert", "people.csv", "people.svm", "--categorical", "town")
-    assert status == 2
-    assert "remove or impute missing values first" in err
+    assert "feature 'b' has no value in any row; leave it out with --drop" in run.refused(
+        "train", "empty.csv", "--impute", "mean"
+    )
+    assert "column 'b' holds no value" in run.refused("train", "empty.csv", "--impute", "mean", "--categorical", "b")
+    assert "remove or impute missing values first" in run.refused(
+        "convert", "people.csv", "people.svm", "--categorical", "town"
+    )
     Path("gap.csv").write_text("a,b,y\n1,,0\n2,5,1\n3,4,1\n4,4,0\n")
-    status, _, err = run("train", "gap.csv", "--impute", "mean", "-o", "m.model", "-q")
-    assert status == 0
+    _, err = run.works("train", "gap.csv", "--impute", "mean", "-o", "m.model", "-q")
     assert "no place for what missing values are filled with" in err
     assert svmcore.load("m.model").columns.fill is not None
 

@@ -20,13 +20,12 @@ pytestmark = pytest.mark.once
 
 
 @pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """`run("train", ...)` -> (status, what it said), in an empty directory."""
-    monkeypatch.chdir(tmp_path)
+def run(run):
+    """`run("train", ...)` -> (status, what it said)."""
 
     def call(*words: str) -> tuple[int, str]:
-        status = cli.main([*words, "-q"])
-        return status, "".join(capsys.readouterr())
+        status, out, err = run(*words, "-q")
+        return status, out + err
 
     return call
 
@@ -121,34 +120,23 @@ def test_a_published_path_and_its_options_from_the_command_line(run):
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("line", "message"),
     [
-        (("train", "demo:monk1", "--loss", "pinball"), "--loss pinball fits a quantile of numbers; add --svr"),
-        (
-            ("train", "demo:monk1", "--svr", "--tau", "0.9"),
-            "--tau belongs to --loss pinball; add it, or leave --tau out",
-        ),
-        (
-            ("train", "demo:monk1", "--svr", "--loss", "pinball", "--epsilon", "1"),
-            "--loss pinball has no --epsilon; leave it out, or the loss",
-        ),
-        (("cv", "demo:monk1", "--tau", "0.9"), "--tau belongs to regression; add --svr, or leave it out"),
-        (("train", "demo:monk1", "--one-class", "--intercept", "no"), "--intercept belongs to classification and"),
-        (("train", "demo:monk1", "--order", "random"), "solver 'auto' has no option 'order'"),
-        (("train", "demo:monk1", "--rule", "best"), "invalid choice: 'best'"),
-        (
-            ("train", "demo:monk1", "--solver", "decomposition", "--q", "3"),
-            "q=3 cannot be used by solver 'decomposition'",
-        ),
-        (
-            ("path", "demo:monk1", "--back", "0.02"),
-            "--back is for --factorization svd, qr or update; add one, or leave",
-        ),
-        (("path", "demo:monk1", "--factorization", "qr", "--back", "2"), "back=2.0 is out of range"),
+        ("train demo:monk1 --loss pinball", "--loss pinball fits a quantile of numbers; add --svr"),
+        ("train demo:monk1 --svr --tau 0.9", "--tau belongs to --loss pinball; add it, or leave --tau out"),
+        ("train demo:monk1 --svr --loss pinball --epsilon 1",
+         "--loss pinball has no --epsilon; leave it out, or the loss"),
+        ("cv demo:monk1 --tau 0.9", "--tau belongs to regression; add --svr, or leave it out"),
+        ("train demo:monk1 --one-class --intercept no", "--intercept belongs to classification and"),
+        ("train demo:monk1 --order random", "solver 'auto' has no option 'order'"),
+        ("train demo:monk1 --rule best", "invalid choice: 'best'"),
+        ("train demo:monk1 --solver decomposition --q 3", "q=3 cannot be used by solver 'decomposition'"),
+        ("path demo:monk1 --back 0.02", "--back is for --factorization svd, qr or update; add one, or leave"),
+        ("path demo:monk1 --factorization qr --back 2", "back=2.0 is out of range"),
     ],
-)
-def test_words_that_do_not_go_together_are_refused(run, argv, message):
-    status, said = run(*argv)
+)  # fmt: skip
+def test_words_that_do_not_go_together_are_refused(run, line, message):
+    status, said = run(*line.split())
     assert status == 2
     assert message in said
     assert said.count("\n") == 1
