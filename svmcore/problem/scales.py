@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from svmcore._errors import ScaleWarning, warn
 from svmcore._types import FloatArray, Kernel
@@ -23,15 +24,16 @@ _PRESENT = 0.01  # share of the rows in which a sparse feature must be present t
 _REMEDY = "Scale the features first: standardize=True does it (on the command line: --standardize)"
 
 
-def _dense_spreads(X: FloatArray) -> FloatArray:
+def _dense_spreads(X: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
     """Standard deviations; of a rare event (a one-hot column, say) half its range: rarity is no scale."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    spread = np.where(high > low, X.std(axis=0), 0.0)
-    for k in np.flatnonzero((spread > 0) & (spread < spread.max(initial=0.0) / _UNEVEN)):
-        column = X[:, k]
-        if np.count_nonzero((column == low[k]) | (column == high[k])) >= _AT_AN_END * len(column):
-            spread[k] = 0.5 * (high[k] - low[k])
-    return np.asarray(spread)
+    centred = X - np.add.reduce(X) / len(X)
+    spread = np.where(varies, np.sqrt(np.add.reduce(centred * centred) / len(X)), 0.0)
+    narrow = np.flatnonzero((spread > 0) & (spread < spread.max(initial=0.0) / _UNEVEN))
+    few = X[:, narrow]
+    low, high = few.min(axis=0), few.max(axis=0)
+    rare = np.add.reduce((few == low) | (few == high)) >= _AT_AN_END * len(X)
+    spread[narrow[rare]] = 0.5 * (high - low)[rare]
+    return spread
 
 
 def _sparse_spreads(X: Any) -> FloatArray:
@@ -64,11 +66,10 @@ def unevenness(X: Any) -> tuple[float, int, int]:
     if least == 0.0:
         still = np.flatnonzero(ranges == 0)
         ranges[still] = np.ptp(X[:, still], axis=0)
-        ranges = ranges[ranges > 0]
-        least, most = ranges.min(initial=np.inf), ranges.max(initial=0.0)
+        least, most = np.min(ranges, where=ranges > 0, initial=np.inf), ranges.max(initial=0.0)
     if most <= _NO_DOUBT * least:
         return 1.0, 0, 0
-    return _ratio(_dense_spreads(X))
+    return _ratio(_dense_spreads(X, ranges > 0))
 
 
 def warn_of_scales(
