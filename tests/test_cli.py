@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import signal
@@ -13,6 +14,7 @@ import pytest
 
 import svmcore
 from svmcore import cli
+from svmcore.cli import files, output, paths
 from svmcore.data import spirals
 
 pytestmark = pytest.mark.once
@@ -64,7 +66,7 @@ def test_path_that_ends_early_is_written_and_said(run, csv, option, monkeypatch)
 def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr("svmcore.path.tracker.WORK_PER_SLICE", 1)  # else all of this path is one slice
-    monkeypatch.setattr(cli.output.ProgressLine, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(output.ProgressLine, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, _ = run("path", csv, "-o", "p.npz", "--plot", "p.png")
     assert status == 130
     assert "ended early (interrupted)" in out
@@ -88,7 +90,7 @@ def test_interrupt_outside_of_the_run(run, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("svmcore.data.read", interrupted)
+    monkeypatch.setattr(files, "read", interrupted)
     assert run("path", "demo:monk1") == (130, "", "svmcore: interrupted; nothing was written\n")
 
 
@@ -129,7 +131,7 @@ def test_demo(run, tmp_path):
     shown = rf"spirals +600 +{100 * cv.best_error:.3g} % +C from {low:.3g} to {high:.3g} +{100 * wrong:.3g} % "
     assert re.search(shown, out), out
     assert re.search(r"monk1 +216 +0 % +C from \S+ to 100 +\S+ % +(\de-\d+|0\.000\d) % +\d+\.\d+\n", out), out
-    assert (tmp_path / cli.paths.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / paths.DEMO_PICTURE).read_bytes().startswith(b"\x89PNG")
     command = re.search(r"next: svmcore (cv \S+ --plot \S+),", out)
     assert command is not None
     assert run(*command[1].split())[0] == 0
@@ -137,7 +139,7 @@ def test_demo(run, tmp_path):
 
 def test_demo_without_matplotlib(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(cli.paths.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(paths.importlib.util, "find_spec", lambda name: None)
     out, _ = run.works("demo")
     assert 'picture: none, matplotlib is not installed: pip install "svmcore[plot]"' in out
     assert not list(tmp_path.iterdir())
@@ -379,7 +381,7 @@ def test_json(run, csv):
 
 
 def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
-    monkeypatch.setattr(cli.paths, "_LARGEST_GAP", -1.0)
+    monkeypatch.setattr(paths, "_LARGEST_GAP", -1.0)
     status, _, err = run("path", csv, "-q")
     assert status == 1
     assert re.match(r"svmcore: warning: the path is not exact: its answers are only at most \S+ % from", err)
@@ -387,7 +389,7 @@ def test_path_that_is_not_exact_says_so(run, csv, monkeypatch):
 
 def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     clock = {"now": 0.0}
-    monkeypatch.setattr(cli.output.time, "perf_counter", lambda: clock["now"])
+    monkeypatch.setattr(output.time, "perf_counter", lambda: clock["now"])
     limits = []
 
     def certify(path, Cs, control):
@@ -404,14 +406,14 @@ def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
 
 def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    call = cli.output.ProgressLine.__call__
+    call = output.ProgressLine.__call__
 
     def interrupt(self, report):
         call(self, report)
         if self.name == "certificate":
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(cli.output.ProgressLine, "__call__", interrupt)
+    monkeypatch.setattr(output.ProgressLine, "__call__", interrupt)
     status, out, err = run("path", csv, "-o", "p.npz", "--plot", "p.png", "-q")
     assert status == 130
     assert re.search(r"the worst of 1?\d values of C", out)
@@ -423,7 +425,7 @@ def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
 def test_progress_of_a_fit_leaves_out_what_nobody_knows(capsys):
     from svmcore._control import ProgressReport
 
-    with cli.output.ProgressLine("train", quiet=False) as progress:
+    with output.ProgressLine("train", quiet=False) as progress:
         progress.last = -10.0
         progress(ProgressReport(12345, float("nan"), float("nan"), 2.0))
         progress.last = -10.0
@@ -532,20 +534,21 @@ def test_output_that_cannot_be_written_is_refused_first(run, csv, tmp_path, monk
     monkeypatch.setattr("svmcore.path.driver.svm_path", None)
     (tmp_path / "folder").mkdir()
     assert run("path", csv, "-o", "folder")[::2] == (2, "svmcore: error: folder is a directory; give a file name\n")
-    monkeypatch.setattr(cli.files.os, "access", lambda *_: False)
+    monkeypatch.setattr(files.os, "access", lambda *_: False)
     assert "permission denied" in run("path", csv, "-o", "p.npz")[2]
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     old = tmp_path / "p.npz"
     old.write_bytes(b"old")
+    report = output.Report(argparse.Namespace(command="path", json=False))
 
     def save(file):
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
-        cli.files.write(str(old), save)
+        report.write(str(old), save)
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
 
 

@@ -1,16 +1,18 @@
 """The command line: ``cv``, ``path``, ``train``, ``predict``, ``gp``, ``info``, ``demo``. Training is that of the library.
 
-`parser` says what may be typed; `paths`, `cv`, `machines`, `gp` are the commands; `files` reads and writes, `output` prints.
+`parser` says what may be typed; `paths`, `cv`, `machines`, `gp` are the commands; `files` reads, `output` prints and writes.
 
 Results go to standard output, everything else to standard error. Exit status: 0 done, 1 did not converge or ended early
 (the result is still written), 2 bad input (one line that says what and where), 130 interrupted (what there was is
-written). Heavy modules are imported by the command that needs them, so that help and complaints come at once.
+written). Commands are imported when they run, and heavy modules where they are needed, so that help and complaints come at
+once.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import os
 import signal
@@ -20,7 +22,7 @@ import warnings
 from collections.abc import Sequence
 
 from svmcore._errors import StoppedError, SVMError
-from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, KeptElsewhereError, say
+from svmcore.cli.output import BAD_INPUT, EARLY, INTERRUPTED, say
 from svmcore.cli.parser import build
 from svmcore.cli.svmtrain import prediction, translated
 
@@ -38,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.simplefilter("ignore")
             args = parsed(sys.argv[1:] if argv is None else argv)
             _import_numpy()
-            status = int(args.run(args))
+            command = getattr(importlib.import_module(f"svmcore.cli.{args.home}"), args.command)
+            status = int(command(args))
             sys.stdout.flush()
             return status
     except SystemExit as stop:  # argparse has said what there is to say
@@ -48,8 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of our output has gone
         _no_more_output()
-        return EARLY
-    except KeptElsewhereError:
         return EARLY
     except StoppedError as error:  # before there was anything to keep
         say(f"{error}; nothing was written")

@@ -8,13 +8,13 @@ import os
 from typing import Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import _class_weights, _listed, check_outputs, load_machine, write
-from svmcore.cli.output import DONE, EARLY, Report, percent
+from svmcore.cli.files import _class_weights, _listed, check_outputs, load_machine
+from svmcore.cli.output import Report, percent
+from svmcore.data import Wanted, read
 
 
 def verify(args: argparse.Namespace) -> int:
     """Recompute the certificate of a model from the data it was trained on."""
-    from svmcore.data import Wanted
     from svmcore.models.audit import data_of
     from svmcore.models.audit import verify as audited
     from svmcore.models.solution import Solution
@@ -30,7 +30,7 @@ def verify(args: argparse.Namespace) -> int:
         if args.class_weight is not None:
             weights = _class_weights(args.class_weight, data.y)
     found = audited(model, data, C=C, epsilon=args.epsilon, class_weight=weights, tol=args.tol)
-    report = Report("verify", args.json)
+    report = Report(args)
     report.facts |= {"data": args.data, "ok": found.ok}
     machines = f"{found.n_machines} machines" if found.n_machines > 1 else "one machine"
     report.add(
@@ -41,12 +41,8 @@ def verify(args: argparse.Namespace) -> int:
     _add_terms(report, found)
     if found.certificate is not None:
         c = found.certificate
-        report.add(
-            "objective",
-            f"{c.primal_objective:.8g} (dual {-c.objective:.8g})",
-            primal=c.primal_objective,
-            dual=-c.objective,
-        )
+        terms = {"primal": c.primal_objective, "dual": -c.objective}
+        report.add("objective", f"{terms['primal']:.8g} (dual {terms['dual']:.8g})", **terms)
         report.facts["certificate"] = {
             "kkt_violation": c.kkt_violation, "gap": c.gap, "relative_gap": c.relative_gap, "infeasibility": c.infeasibility,
         }  # fmt: skip
@@ -55,8 +51,7 @@ def verify(args: argparse.Namespace) -> int:
         text = f"{percent(found.error)} of the rows" if word else f"{found.error:.4g} over the rows (root mean square)"
         report.tell(word or "off by", found.error, text)
     report.tell("verdict", str(found))
-    report.show()
-    return DONE if found.ok else EARLY
+    return report.end(whole=found.ok)
 
 
 def _add_terms(report: Report, found: Any) -> None:
@@ -77,24 +72,22 @@ def convert(args: argparse.Namespace) -> int:
     from svmcore.models.files import is_model
 
     check_outputs(args)
-    report = Report("convert", args.json)
+    report = Report(args)
     if os.path.isfile(args.source) and is_model(args.source):
         model = load_machine(args.source)
         to = args.to or ("npz" if args.output.endswith(".npz") else "libsvm")
         if (to == "libsvm" and (hasattr(model, "_data") or hasattr(model, "noise"))) or hasattr(model, "_study"):
             raise InputError(f"{args.source} holds no single machine; a model of LIBSVM is one")
-        write(args.output, model.save if to == "npz" else functools.partial(model.save, format="libsvm"))
+        report.write(args.output, model.save if to == "npz" else functools.partial(model.save, format="libsvm"))
         what = f"a model in {'svmcore' if to == 'npz' else 'LIBSVM'}'s format"
     else:
-        what = _data(args)
+        what = _data(report, args)
     report.facts["source"] = args.source
-    report.tell("written", [args.output], f"{args.output}: {what}")
-    report.show()
-    return DONE
+    report.tell("written", report.written, f"{report.written[0]}: {what}")
+    return report.end()
 
 
-def _data(args: argparse.Namespace) -> str:
-    from svmcore.data import Wanted, read
+def _data(report: Report, args: argparse.Namespace) -> str:
     from svmcore.data.writing import data_writer
 
     if args.to is not None:
@@ -106,5 +99,5 @@ def _data(args: argparse.Namespace) -> str:
     if table.known is not None:
         raise InputError(f"{args.source}: some rows have no label; remove them, or leave the column out")
     names = None if table.names is None else list(table.names)
-    write(args.output, data_writer(args.output, table.X, table.y, names, table.label_name or "label"))
+    report.write(args.output, data_writer(args.output, table.X, table.y, names, table.label_name or "label"))
     return f"{table.X.shape[0]:,} points, {table.X.shape[1]:,} features"

@@ -5,44 +5,30 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin, write, write_picture
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
-from svmcore.cli.output import (
-    DONE,
-    EARLY,
-    INTERRUPTED,
-    Clock,
-    Phases,
-    ProgressLine,
-    Report,
-    interval,
-    number,
-    percent,
-    say,
-    seconds_text,
-    warnings_as_lines,
-)
-from svmcore.cli.report import add_classified, add_data, add_regressed, add_solution, quoted
+from svmcore.cli.output import Report, at_work, interval, number, percent, say, warnings_as_lines
+from svmcore.cli.report import add_classified, add_data, add_regressed, add_solution
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
     from svmcore.models.step_curve import StepCurve
-    from svmcore.path.result import Path
 
 
 def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> PathCV:
     """Cross-validation over every C, with progress and its warnings after it."""
     from svmcore.cv import cv_path
 
-    with warnings_as_lines() as caught:
-        with ProgressLine(name, quiet) as progress:
-            found = cv_path(X, y, callback=progress, **options)
+    with at_work(name, quiet) as (progress, caught):
+        found = cv_path(X, y, callback=progress, **options)
         if found.ended == "interrupted":
             caught.clear()
-            say(f"interrupted; {len(found.folds)} folds are complete")
+    if found.ended == "interrupted":
+        say(f"interrupted; {len(found.folds)} folds are complete")
     return found
 
 
@@ -87,48 +73,40 @@ def add_cv(report: Report, found: PathCV, rule: str = "min") -> None:
 
 def cv(args: argparse.Namespace) -> int:
     """Choose C (and gamma) by cross-validation, train there, and say how good that is."""
-    clock = Clock(args.time_limit)
+    report = Report(args)
     check_outputs(args)
     table = load(args)
     test = load_test(args, table)
-    if args.plot:
-        from svmcore.plots.paths import check_file
-
-        check_file(args.plot)
-
     options = problem_of(args, table) | _loss(args)
     found = cross_validated(
         "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
-        time_limit=clock.left, classes=args.classes or "ovo", n_jobs=args.jobs, **options, **ends_of(args),
+        time_limit=report.left, classes=args.classes or "ovo", n_jobs=args.jobs, **options, **ends_of(args),
     )  # fmt: skip
     C = chosen(found, args.rule)
     with warnings_as_lines():
         machine = with_origin(found.refit(C), table)
-    report = Report("cv", args.json)
-    written = [report.sealing(lambda: write(args.output, machine.save))] if args.output else []
-    phases = Phases(args.quiet, clock, found.ended == "interrupted")
+    if args.output:
+        report.write(args.output, machine.save)
+    report.interrupted = found.ended == "interrupted"
     add_data(report, args.data, table.X, table.y, args.svr)
     add_cv(report, found, args.rule)
     add_solution(report, machine)
     if test is not None:
         _add_test(report, args, machine, found.classes, test)
     if args.plot:
-        drawn = phases.run("picture", lambda **_: report.sealing(lambda: _draw(args.plot, found)))
-        written += [] if drawn is None else [drawn]
-    report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
-    if phases.skipped:
-        report.tell("left out", phases.skipped, phases.note)
-    report.tell("written", written, ", ".join(written) or "nothing")
+        from svmcore.plots.cv import save_cv
+
+        report.phase("picture", lambda **_: report.draw(args.plot, functools.partial(save_cv, found)))
+    report.tell_time()
+    report.tell_written()
     again = retyped(args, gamma=found.best_gamma)
-    train = f"svmcore train {quoted(args.data)}{_kind(args)} -C {C:.6g}{again} -o model.npz"
-    if args.one_class:  # which rows are learned is known here only
-        train = f"svmcore cv {quoted(args.data)} --one-class{again} -o model.npz"
-    predict = f"svmcore predict {quoted(written[0])} DATA{retyped(args, reading=True)}" if args.output else train
-    report.tell("next", predict)
-    report.show()
-    if phases.interrupted:
-        return INTERRUPTED
-    return DONE if found.ended == "done" and machine.converged and not phases.skipped else EARLY
+    following = f"svmcore train {quote(args.data)}{_kind(args)} -C {C:.6g}{again} -o model.npz"
+    if args.output:
+        following = f"svmcore predict {quote(report.written[0])} DATA{retyped(args, reading=True)}"
+    elif args.one_class:  # which rows are learned is known here only
+        following = f"svmcore cv {quote(args.data)} --one-class{again} -o model.npz"
+    report.tell("next", following)
+    return report.end(report.interrupted, found.ended == "done" and machine.converged)
 
 
 def _add_test(report: Report, args: argparse.Namespace, machine: Any, classes: Any, test: tuple[Any, Any]) -> None:
@@ -174,18 +152,3 @@ def _kind(args: argparse.Namespace) -> str:
 def folds(text: str) -> int | str:
     """The number of folds, or "loo"."""
     return int(text) if text.isdecimal() else text
-
-
-def _draw(file: str, found: PathCV) -> str:
-    """The cross-validated error over C, and over C and gamma."""
-    from svmcore.plots.cv import save_cv
-
-    return write_picture(file, functools.partial(save_cv, found))
-
-
-def draw(file: str, path: Path, title: str, validation: StepCurve) -> str:
-    """The overview of a path whose C is chosen by cross-validation."""
-    from svmcore.plots.paths import ErrorCurves, save_overview
-
-    curves = ErrorCurves(path.error_curve(), cross_validated=validation)
-    return write_picture(file, functools.partial(save_overview, path, title=title, curves=curves))

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 import os
-import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from svmcore._errors import InputError
-from svmcore.cli.output import KeptElsewhereError, say
-
-if TYPE_CHECKING:
-    from svmcore.data import Table, Wanted
+from svmcore.cli.output import say
+from svmcore.data import Table, Wanted, read
 
 _MOST_CLASSES = 50
 
@@ -27,20 +24,20 @@ _MOST_CLASSES = 50
 def check_outputs(args: argparse.Namespace) -> None:
     """Refuse before the work what could not be written after it, or would be written over what is read."""
     inputs = [getattr(args, name, None) for name in ("data", "test", "model", "source")]
-    outputs = [name for name in (getattr(args, "output", None), getattr(args, "plot", None)) if name is not None]
+    plot = getattr(args, "plot", None)
+    outputs = [name for name in (getattr(args, "output", None), plot) if name is not None]
     for name in outputs:
         _check_output(name)
         for source in inputs:
-            if (
-                source is not None
-                and os.path.exists(source)
-                and os.path.exists(name)
-                and os.path.samefile(source, name)
-            ):
+            if source and os.path.exists(source) and os.path.exists(name) and os.path.samefile(source, name):
                 same = "" if source == name else f" ({source}, the same file)"
                 raise InputError(f"{name} is what this command reads{same}, and would be lost; write to another file")
     if len(outputs) == 2 and os.path.realpath(outputs[0]) == os.path.realpath(outputs[1]):
         raise InputError(f"{outputs[0]} cannot hold both the result and the picture; give two names")
+    if plot is not None:
+        from svmcore.plots.paths import check_file
+
+        check_file(plot)
 
 
 def _check_output(name: str) -> None:
@@ -55,28 +52,6 @@ def _check_output(name: str) -> None:
         raise InputError(f"{name} cannot be written: permission denied")
 
 
-def write(name: str, save: Callable[[Any], None]) -> str:
-    """Write a file whole or not at all; says where it is. Where there is no room, what was computed is kept elsewhere."""
-    from svmcore.base.drafts import write_whole
-
-    try:
-        write_whole(name, save)
-    except OSError as error:
-        say(f"{name} could not be written: {error.strerror or error}")
-        if File(tempfile.gettempdir()).absolute() == File(name).absolute().parent:
-            raise
-        kept = File(tempfile.mkdtemp(prefix="svmcore-")) / File(name).name  # a folder that nobody else writes to
-        write_whole(str(kept), save)
-        say(f"what was computed is kept in {kept}")
-        raise KeptElsewhereError(str(kept)) from None
-    return name
-
-
-def write_picture(name: str, save: Callable[..., None]) -> str:
-    """Write a picture as any other file; the end of the name is its format."""
-    return write(name, functools.partial(save, format=File(name).suffix[1:].lower()))
-
-
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
@@ -86,8 +61,6 @@ def _listed(given: list[str]) -> tuple[str, ...]:
 
 def _wanted(args: argparse.Namespace) -> Wanted:
     """What the options say about reading a file."""
-    from svmcore.data import Wanted
-
     label = None if getattr(args, "one_class", False) and args.command == "train" and args.label == -1 else args.label
     categorical = _listed(getattr(args, "categorical", []))
     unknown = getattr(args, "unknown", "error")
@@ -103,8 +76,6 @@ def _imputed(args: argparse.Namespace, table: Table) -> Table:
     how = getattr(args, "impute", None)
     if how is None or hasattr(table.X, "tocsr"):  # sparse text has no missing values
         return table
-    import numpy as np
-
     gaps = np.isnan(table.X)
     empty = np.flatnonzero(gaps.all(axis=0))
     if empty.size:
@@ -121,8 +92,6 @@ def _imputed(args: argparse.Namespace, table: Table) -> Table:
 
 def load(args: argparse.Namespace) -> Table:
     """The data of a command that trains, or a sample of them."""
-    from svmcore.data import read
-
     table = read(args.data, _wanted(args))
     if getattr(args, "kernel", None) == "precomputed":
         table = table._replace(X=_kernel_values(args.data, table.X), base=None)
@@ -131,8 +100,6 @@ def load(args: argparse.Namespace) -> Table:
         raise InputError(f"--sample-limit {limit} is out of range; it must be at least 2")
     n = table.X.shape[0]
     if limit is not None and limit < n:
-        import numpy as np
-
         kept = np.sort(np.random.default_rng(0).permutation(n)[:limit])
         given = getattr(args, "kernel", None) == "precomputed"
         rows = table.X[np.ix_(kept, kept)] if given and table.X.shape[1] == n else table.X[kept]
@@ -147,8 +114,6 @@ def _kernel_values(name: str, X: Any) -> Any:
     """A kernel matrix; LIBSVM's text has the number of every row before its values."""
     if not hasattr(X, "toarray"):
         return X
-    import numpy as np
-
     K = X.toarray()
     n = len(K)
     if K.shape == (n, n + 1) and np.array_equal(K[:, 0], np.arange(1, n + 1)):
@@ -162,8 +127,6 @@ def _kernel_values(name: str, X: Any) -> Any:
 
 def _refuse_numbers(name: str, y: Any, most: float) -> None:
     """Labels that are no classes: more than `most` of them, or fractions."""
-    import numpy as np
-
     if y.dtype.kind in "SU":
         return
     count = np.unique(y).size
@@ -199,8 +162,6 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
     """The other data, which must be like the first."""
     if args.test is None:
         return None
-    import numpy as np
-
     from svmcore.problem.columns import Columns
 
     columns = Columns(table.X.shape[1], table.names, categories=table.categories, base=table.base, fill=table.fill)
@@ -264,8 +225,6 @@ def _class_weights(text: str, y: Any, *, lenient: bool = False) -> Any:
     """The weights of labels: "balanced", or a mapping read from "yes=5,no=1". `lenient`: absent labels are only said."""
     if text == "balanced":
         return text
-    import numpy as np
-
     labels = {str(value): value for value in np.unique(y).tolist()}
     weights = {}
     for pair in text.split(","):

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from svmcore._errors import InputError
-from svmcore.cli.output import DONE, INTERRUPTED, Clock, Report, seconds_text
+from svmcore.cli.output import INTERRUPTED, Report
 from svmcore.cli.report import add_classified, add_data, add_regressed
-
-if TYPE_CHECKING:
-    from svmcore.data import Table
+from svmcore.data import Table
 
 
 def validated(args: argparse.Namespace, table: Table, trained: Callable[[argparse.Namespace, Table], Any]) -> int:
     """Train on all folds but one, predict that one, and say how good all predictions together are. Nothing is written."""
-    import numpy as np
-
     from svmcore.cv.folds import make_folds
 
     if args.one_class or table.y is None:
         raise InputError("-v needs labels to compare with; a machine of one class has none")
     if args.output:
         raise InputError("-v trains no final machine, so there is nothing to write; leave -o out, or -v")
-    clock = Clock(args.time_limit)
+    report = Report(args)
     y = table.y
     n = y.size
     if not 2 <= args.folds <= n:
@@ -36,15 +34,14 @@ def validated(args: argparse.Namespace, table: Table, trained: Callable[[argpars
         np.where(few, count.argmax(), codes), return_inverse=True
     )  # rare classes are no layers
     found = np.empty_like(y, dtype=np.float64 if args.svr else y.dtype)
-    status = DONE
+    converged = True
     for fold in make_folds(args.folds, groups, together, None, 0):
-        args.time_limit = clock.left
+        args.time_limit = report.left
         machine = trained(args, table._replace(X=_rows(args, table.X, fold.train, fold.train), y=y[fold.train]))
         if machine.status.name == "INTERRUPTED":
             return INTERRUPTED
-        status = max(status, int(not machine.converged))
+        converged &= machine.converged
         found[fold.test] = machine.predict(_rows(args, table.X, fold.test, fold.train))
-    report = Report("train", args.json)
     add_data(report, args.data, table.X, y, args.svr)
     where = f"in cross-validation with {args.folds} folds"
     if args.svr:
@@ -57,14 +54,9 @@ def validated(args: argparse.Namespace, table: Table, trained: Callable[[argpars
         add_classified(report, found, y, classes, where)
         share = 100.0 * float((found == y).mean())
         report.tell("Cross Validation Accuracy", share, f"{share:g}%")
-    report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
-    report.show()
-    return status
+    report.tell_time()
+    return report.end(whole=converged)
 
 
 def _rows(args: argparse.Namespace, X: Any, rows: Any, columns: Any) -> Any:
-    if args.kernel != "precomputed":
-        return X[rows]
-    import numpy as np
-
-    return X[np.ix_(rows, columns)]
+    return X[np.ix_(rows, columns)] if args.kernel == "precomputed" else X[rows]

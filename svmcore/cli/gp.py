@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, problem_of, with_origin, write
-from svmcore.cli.output import DONE, EARLY, INTERRUPTED, ProgressLine, Report, seconds_text, warnings_as_lines
+from svmcore.cli.files import check_outputs, load, load_like, problem_of, with_origin
+from svmcore.cli.output import Report, at_work, seconds_text
 from svmcore.cli.report import add_data, add_kernel, add_regressed
 
 if TYPE_CHECKING:
@@ -24,23 +24,20 @@ def gp(args: argparse.Namespace) -> int:
             f"-o {args.output}: a process is not kept in a file; name the data to be predicted with --test"
         )
     table = load(args)
-    options: dict[str, Any] = problem_of(args, table)
-    with warnings_as_lines(), ProgressLine("gp", args.quiet) as progress:
+    report = Report(args)
+    with at_work("gp", args.quiet) as (progress, _):
         process = gp_regression(
             table.X, table.y, noise=args.noise, normalize_y=args.normalize_y, solver=args.solver, tol=args.tol,
-            stopping=args.stopping, time_limit=args.time_limit, callback=progress, **options,
+            stopping=args.stopping, time_limit=args.time_limit, callback=progress, **problem_of(args, table),
         )  # fmt: skip
     process = with_origin(process, table)
-    report = Report("gp", args.json)
     add_data(report, args.data, table.X, table.y, regression=True)
     add_process(report, process)
     add_regressed(report, process.predict(table.X), table.y, "on the training set")
-    written = _add_test(report, args, process) if args.test else None
-    report.tell("written", [written] if written else [], written or "nothing")
-    report.show()
-    if process.status.name == "INTERRUPTED":
-        return INTERRUPTED
-    return DONE if process.converged else EARLY
+    if args.test:
+        _add_test(report, args, process)
+    report.tell_written()
+    return report.end(process.status.name == "INTERRUPTED", process.converged)
 
 
 def add_process(report: Report, process: GPSolution) -> None:
@@ -61,8 +58,8 @@ def add_process(report: Report, process: GPSolution) -> None:
     report.tell("seconds", process.fit_seconds, seconds_text(process.fit_seconds))
 
 
-def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> str | None:
-    """Means and standard deviations at other data: into a file, and against their targets; the name of the file."""
+def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> None:
+    """Means and standard deviations at other data: into a file, and against their targets."""
     other = load_like(args.test, args, process)
     if args.kernel == "precomputed":
         mean = process.predict(other.X)
@@ -70,14 +67,9 @@ def _add_test(report: Report, args: argparse.Namespace, process: GPSolution) -> 
     else:
         mean, std = process.predict(other.X, return_std=True)
         lines = [f"{value!r} {spread!r}\n" for value, spread in zip(mean.tolist(), std.tolist(), strict=True)]
-    written = None
     if args.output:
-        written = report.sealing(lambda: write(args.output, lambda file: file.write("".join(lines).encode())))
+        report.write(args.output, lambda file: file.write("".join(lines).encode()))
     report.add("test", f"{args.test}: {len(lines):,} points", file=args.test, points=len(lines))
     if other.y is not None and other.y.dtype.kind in "iuf":
         found = mean if other.known is None else mean[other.known]
-        below = Report("gp", True)
-        add_regressed(below, found, other.y, f"over {other.y.size:,} rows of {args.test}")
-        report.rows += below.rows
-        report.facts["test"] |= below.facts["error"]
-    return written
+        add_regressed(report, found, other.y, f"over {other.y.size:,} rows of {args.test}", "test")

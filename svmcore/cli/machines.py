@@ -6,27 +6,20 @@ import argparse
 import functools
 import os
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin, write
+from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin
 from svmcore.cli.options import of_solvers
-from svmcore.cli.output import (
-    DONE,
-    EARLY,
-    INTERRUPTED,
-    ProgressLine,
-    Report,
-    percent,
-    say,
-    seconds_text,
-    warnings_as_lines,
-)
+from svmcore.cli.output import Report, at_work, percent, say, seconds_text, warnings_as_lines
 from svmcore.cli.probability import refuse_probability, with_probabilities
-from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution, quoted
+from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution
+from svmcore.data import Table
 
 if TYPE_CHECKING:
-    from svmcore.data import Table
     from svmcore.models.solution import Solution
     from svmcore.train.classes import Machines
 
@@ -48,22 +41,19 @@ def train(args: argparse.Namespace) -> int:
     if args.probability and solution.status.name != "INTERRUPTED":
         solution = with_probabilities(args, table, solution, _trained)
     solution = with_origin(solution, table)
-    report = Report("train", args.json)
-    written = report.sealing(lambda: _save(args, solution, table)) if args.output else None
+    report = Report(args)
+    if args.output:
+        _save(report, args, solution, table)
     add_data(report, args.data, table.X, table.y, args.svr)
     add_solution(report, solution)
     report.tell("seconds", solution.fit_seconds, seconds_text(solution.fit_seconds))
     add_agreement(report, solution, table, "on the training set")
-    if written is not None:
-        report.tell("written", [written], written)
-        report.tell("next", f"svmcore predict {quoted(written)} DATA{retyped(args, reading=True)}")
-    else:
-        report.tell("written", [], "nothing")
-        report.tell("next", "the same with -o model.npz to keep the machine")
-    report.show()
-    if solution.status.name == "INTERRUPTED":
-        return INTERRUPTED
-    return DONE if solution.converged else EARLY
+    report.tell_written()
+    following = "the same with -o model.npz to keep the machine"
+    if report.written:
+        following = f"svmcore predict {quote(report.written[0])} DATA{retyped(args, reading=True)}"
+    report.tell("next", following)
+    return report.end(solution.status.name == "INTERRUPTED", solution.converged)
 
 
 def _check_words(args: argparse.Namespace) -> None:
@@ -90,14 +80,15 @@ def _check_words(args: argparse.Namespace) -> None:
         raise InputError("--loss pinball has no --epsilon; leave it out, or the loss")
 
 
-def _save(args: argparse.Namespace, machine: Any, table: Table) -> str:
+def _save(report: Report, args: argparse.Namespace, machine: Any, table: Table) -> None:
     """Write the machine: as text of LIBSVM where its command line or the name's end asks for it, and the text can hold it."""
     if args.output.endswith(".model") or (args.output == args.file and not args.output.endswith(".npz")):
         try:
-            return write(args.output, functools.partial(_as_svm_train(machine, table).save, format="libsvm"))
+            report.write(args.output, functools.partial(_as_svm_train(machine, table).save, format="libsvm"))
+            return
         except InputError as error:
             say(f"{args.output} is written in svmcore's own format, not LIBSVM's: {error}")
-    return write(args.output, machine.save)
+    report.write(args.output, machine.save)
 
 
 def _as_svm_train(machine: Any, table: Table) -> Any:
@@ -105,8 +96,6 @@ def _as_svm_train(machine: Any, table: Table) -> Any:
     of_classes = getattr(machine, "kind", "classification") == "classification"
     if not of_classes or getattr(machine, "strategy", "ovo") != "ovo":
         return machine
-    import numpy as np
-
     from svmcore.models import libsvm
 
     if machine.classes.tolist() == [-1, 1]:
@@ -116,8 +105,6 @@ def _as_svm_train(machine: Any, table: Table) -> Any:
 
 
 def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
-    import numpy as np
-
     from svmcore.train.classes import train_classes
     from svmcore.train.functions import train_one_class, train_svc, train_svr
 
@@ -125,7 +112,7 @@ def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
     options |= {name: getattr(args, name) for name in ("loss", "tau") if getattr(args, name) is not None}
     options |= {"solver": args.solver, "tol": args.tol, "time_limit": args.time_limit, "cache_mb": args.cache_mb}
     options |= {"stopping": args.stopping, "max_iter": args.max_iter, "random_state": args.seed, **of_solvers(args)}
-    with warnings_as_lines(), ProgressLine("train", args.quiet) as progress:
+    with at_work("train", args.quiet) as (progress, _):
         options["callback"] = progress
         if args.one_class:
             return train_one_class(table.X, 0.5 if args.nu is None else args.nu, **options)
@@ -144,24 +131,28 @@ def add_agreement(report: Report, machine: Any, table: Table, where: str) -> Non
     """How good predictions are on labelled data; of one class the share outside."""
     found = machine.predict(table.X)
     if getattr(machine, "kind", "") == "one class":
-        outside = float((found < 0).mean())
-        report.tell("outside", outside, f"{percent(outside)} {where}")
+        _add_outside(report, found, where)
     elif machine.classes is None:
         add_regressed(report, found, table.y, where)
     else:
         add_classified(report, found, table.y, machine.classes, where)
 
 
+def _add_outside(report: Report, found: Any, where: str) -> None:
+    share = float((found < 0).mean())
+    report.tell("outside", share, f"{percent(share)} {where}")
+
+
 def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | None = None) -> str:
     """The options of this command that the next one needs, too: all, or those about reading a file."""
-    parts = [f" --drop {quoted(names)}" for names in args.drop]
+    parts = [f" --drop {quote(names)}" for names in args.drop]
     if args.label not in (-1, None):
-        parts.append(f" --label {quoted(str(args.label))}")
+        parts.append(f" --label {quote(str(args.label))}")
     if args.header is not None:
         parts.append(" --header" if args.header else " --no-header")
     if reading:
         return "".join(parts)
-    parts += [f" --categorical {quoted(names)}" for names in getattr(args, "categorical", [])]
+    parts += [f" --categorical {quote(names)}" for names in getattr(args, "categorical", [])]
     shape = {
         "-k": args.kernel,
         "-g": args.gamma if gamma is None else f"{gamma:.6g}",
@@ -174,7 +165,7 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
     parts += [f" --impute {args.impute}"] if args.impute else []
     parts += [f" --intercept {args.intercept}"] if getattr(args, "intercept", None) else []
     parts += [f" --classes {args.classes}"] if getattr(args, "classes", None) else []
-    parts += [f" --class-weight {quoted(args.class_weight)}"] if args.class_weight else []
+    parts += [f" --class-weight {quote(args.class_weight)}"] if args.class_weight else []
     return "".join(parts)
 
 
@@ -207,22 +198,20 @@ def predict(args: argparse.Namespace) -> int:
     if chances is not None:
         words.insert(0, f"labels {' '.join(map(str, chances.classes.tolist()))}")
     lines = "".join(f"{word}\n" for word in words)
-    report = Report("predict", args.json)
-    written = None
+    report = Report(args)
     if args.output:
-        written = report.sealing(lambda: write(args.output, lambda file: file.write(lines.encode())))
-    elif not args.json:
+        report.write(args.output, lambda file: file.write(lines.encode()))
+    elif args.json:
+        report.facts["predictions"] = shown
+    else:
         sys.stdout.write(lines)
         sys.stdout.flush()
+    written = report.written[0] if report.written else None
     report.facts |= {"model": args.model, "data": args.data, "points": len(shown), "written": written}
-    if args.json and not args.output:
-        report.facts["predictions"] = shown
     _compare(report, machine, found, table)
-    if args.json:
-        report.show()
     for name, text in [] if args.quiet or args.json else report.rows:
         say(f"{name}: {text}")
-    return EARLY if report.elsewhere else DONE
+    return report.end(shown=args.json)
 
 
 class Chances(NamedTuple):
@@ -257,8 +246,6 @@ def _whole_rows(table: Table) -> tuple[Table, list[int]]:
     """The rows without missing values, and the places of the others."""
     if hasattr(table.X, "tocsr"):
         return table, []
-    import numpy as np
-
     gap = np.isnan(table.X).any(axis=1)
     if not gap.any():
         return table, []
@@ -314,8 +301,6 @@ def machine_at(args: argparse.Namespace) -> Any:
 
 def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
     """How predictions agree with the labels, if there are some that mean anything to the machine."""
-    import numpy as np
-
     y = table.y
     if y is None:
         return
@@ -330,9 +315,7 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
         return
     classes = machine.classes
     if getattr(machine, "kind", "") == "one class":
-        report.tell(
-            "outside", float((found < 0).mean()), f"{percent(float((found < 0).mean()))} of {found.size:,} rows"
-        )
+        _add_outside(report, found, f"of {found.size:,} rows")
     if (y.dtype.kind in "US") != (classes.dtype.kind in "US"):  # numbers here, and among them words there
         found, y, classes = (part.astype(str) for part in (found, y, classes))
     strange = y[~np.isin(y, classes)]
@@ -350,7 +333,7 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
 def info(args: argparse.Namespace) -> int:
     """Say what a file holds."""
     model = load_machine(args.model)
-    report = Report("info", args.json)
+    report = Report(args)
     data = model._data if hasattr(model, "_data") else model._study if hasattr(model, "_study") else model
     classes = getattr(data, "classes", None)
     columns = None if hasattr(model, "_study") else getattr(data, "columns", None)  # those of folds differ
@@ -388,8 +371,7 @@ def info(args: argparse.Namespace) -> int:
         add_process(report, model)
     else:
         add_solution(report, model)
-    report.show()
-    return DONE
+    return report.end()
 
 
 def _kind(model: Any) -> str:

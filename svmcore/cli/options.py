@@ -10,6 +10,8 @@ from svmcore._errors import InputError
 from svmcore._keywords import SolverOptions
 from svmcore.path.options import PublishedOptions
 
+DEMO_PICTURE = "svmcore-demo.png"
+
 
 def add_of_solvers(parser: argparse.ArgumentParser) -> None:
     """The options that solvers have of their own."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import importlib.util
 import json
 import math
 import os
 import sys
+import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path as File
 from typing import Any, TypeVar
 
 from svmcore._errors import ConvergenceWarning, CostWarning, InputError, ScaleWarning, StoppedError
@@ -56,44 +60,112 @@ def _rich() -> bool:
     return importlib.util.find_spec("rich") is not None
 
 
-class KeptElsewhereError(Exception):
-    """A result is in another file than it should be, and that has been said. The text is the name of that file."""
-
-
 class Report:
-    """What a command found: lines of text for a person, or one JSON object for a program."""
+    """A command at work: its time, its files, and what it found, lines for a person or one JSON object for a program."""
 
-    def __init__(self, command: str, as_json: bool) -> None:
-        self.as_json = as_json
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.limit = getattr(args, "time_limit", None)
+        if self.limit is not None and not self.limit >= 0.0:
+            raise InputError(f"--time-limit {self.limit:g} is out of range; it must be at least 0")
+        self.start = time.perf_counter()
+        self.as_json = args.json
+        self.quiet = getattr(args, "quiet", True)
         self.rows: list[tuple[str, str]] = []
-        self.facts: dict[str, Any] = {"command": command}
-        self.elsewhere: Exception | None = None
+        self.facts: dict[str, Any] = {"command": args.command}
+        self.written: list[str] = []
+        self.elsewhere = False  # a result is in another file than it should be, and that has been said
+        self.interrupted = self.cut_short = False
+        self.skipped: list[str] = []  # phases for which there was no time
 
-    def add(self, name: str, text: str | None = None, /, **facts: Any) -> None:
-        """One line, and the facts behind it. Without a text: for programs only."""
-        if text is not None:
-            self.rows.append((name, text))
-        if facts:
-            self.facts[name.replace(" ", "_")] = facts
+    def add(self, name: str, text: str, /, into: Any = None, **facts: Any) -> None:
+        """One line, and the facts behind it, under its name or `into` others."""
+        self.rows.append((name, text))
+        self.facts.setdefault(into or name.replace(" ", "_"), {}).update(facts)
 
     def tell(self, name: str, value: Any, text: str | None = None) -> None:
         """One line with one fact; the text is that fact unless it is given."""
         self.rows.append((name, str(value) if text is None else text))
         self.facts[name.replace(" ", "_")] = value
 
-    def sealing(self, save: Callable[[], str]) -> str:
-        """Write a result now; the name of its file. Where it is kept elsewhere, the report is shown all the same."""
-        try:
-            return save()
-        except KeptElsewhereError as error:
-            self.elsewhere = error
-            return str(error)
+    # ---- time --------------------------------------------------------------------------------------------------------
 
-    def show(self) -> None:
-        """Print it."""
-        self._print()
-        if self.elsewhere is not None:
-            raise self.elsewhere
+    @property
+    def seconds(self) -> float:
+        """Time since the command began."""
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the limit; None: there is no limit."""
+        return None if self.limit is None else max(0.0, self.limit - self.seconds)
+
+    @property
+    def over(self) -> bool:
+        """Whether to begin nothing new: after an interruption, or the time limit."""
+        return self.interrupted or self.left == 0.0
+
+    def phase(self, name: str, work: Callable[..., T], quiet: bool = False) -> T | None:
+        """The result of some work, or None where there was no time for it. `quiet`: it shows its progress itself.
+
+        The work takes `time_limit` and `callback`; where it had to end early, a warning of the library says how far it came.
+        """
+        if not self.over:
+            try:
+                with at_work(name, self.quiet or quiet) as (progress, caught):
+                    found = work(time_limit=self.left, callback=progress)
+                self.interrupted |= any("(interrupted)" in str(warning.message) for warning in caught)
+                self.cut_short |= bool(caught)
+                return found
+            except KeyboardInterrupt:
+                self.interrupted = True
+            except StoppedError:
+                pass
+        self.skipped.append(name)
+        return None
+
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def write(self, name: str, save: Callable[[Any], None]) -> str:
+        """Write a file whole or not at all; says where it is. Where there is no room, what was computed is kept elsewhere."""
+        from svmcore.base.drafts import write_whole
+
+        try:
+            write_whole(name, save)
+        except OSError as error:
+            say(f"{name} could not be written: {error.strerror or error}")
+            if File(tempfile.gettempdir()).absolute() == File(name).absolute().parent:
+                raise
+            kept = File(tempfile.mkdtemp(prefix="svmcore-")) / File(name).name  # a folder that nobody else writes to
+            write_whole(str(kept), save)
+            say(f"what was computed is kept in {kept}")
+            name, self.elsewhere = str(kept), True
+        self.written.append(name)
+        return name
+
+    def draw(self, name: str, save: Callable[..., None]) -> None:
+        """Write a picture as any other file; the end of the name is its format."""
+        self.write(name, functools.partial(save, format=File(name).suffix[1:].lower()))
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def tell_time(self) -> None:
+        """How long it took, and what was left out, and why."""
+        self.tell("seconds", self.seconds, seconds_text(self.seconds))
+        if self.skipped:
+            why = "interrupted" if self.interrupted else f"the time limit of {self.limit:g} s is over"
+            self.tell("left out", self.skipped, f"{', '.join(self.skipped)} ({why})")
+
+    def tell_written(self) -> None:
+        """Which files there are."""
+        self.tell("written", self.written, ", ".join(self.written) or "nothing")
+
+    def end(self, interrupted: bool = False, whole: bool = True, shown: bool = True) -> int:
+        """Print it, if it shall be `shown`; returns the exit status. `whole`: the result is what was asked for."""
+        if shown:
+            self._print()
+        if self.elsewhere:
+            return EARLY
+        return INTERRUPTED if interrupted else DONE if whole and not (self.skipped or self.cut_short) else EARLY
 
     def _print(self) -> None:
         if self.as_json:
@@ -151,6 +223,13 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         ]
         print("  ".join(cells).rstrip())
     sys.stdout.flush()
+
+
+@contextmanager
+def at_work(name: str, quiet: bool) -> Iterator[tuple[ProgressLine, list[warnings.WarningMessage]]]:
+    """Progress while some work is done, and the library's warnings after it."""
+    with warnings_as_lines() as caught, ProgressLine(name, quiet) as progress:
+        yield progress, caught
 
 
 class ProgressLine:
@@ -238,67 +317,6 @@ def _known(report: Any) -> Iterator[str]:
         yield f"iteration {report.n_iter:,}"
         yield f"violation {report.violation:.2e}" if math.isfinite(report.violation) else ""
         yield f"objective {report.objective + 0.0:.6g}" if math.isfinite(report.objective) else ""
-
-
-class Clock:
-    """The time that a whole command takes, and may take."""
-
-    def __init__(self, limit: float | None) -> None:
-        if limit is not None and not limit >= 0.0:
-            raise InputError(f"--time-limit {limit:g} is out of range; it must be at least 0")
-        self.start = time.perf_counter()
-        self.limit = limit
-
-    @property
-    def seconds(self) -> float:
-        """Time since the command began."""
-        return time.perf_counter() - self.start
-
-    @property
-    def left(self) -> float | None:
-        """Seconds until the limit; None: there is no limit."""
-        return None if self.limit is None else max(0.0, self.limit - self.seconds)
-
-
-class Phases:
-    """What a command does after its path: each with progress, none after an interruption or the time limit."""
-
-    def __init__(self, quiet: bool, clock: Clock, interrupted: bool) -> None:
-        self.quiet = quiet
-        self.clock = clock
-        self.interrupted = interrupted
-        self.skipped: list[str] = []
-        self.cut_short = False
-
-    @property
-    def over(self) -> bool:
-        """Whether to begin nothing new."""
-        return self.interrupted or self.clock.left == 0.0
-
-    def run(self, name: str, work: Callable[..., T], quiet: bool = False) -> T | None:
-        """The result of some work, or None where there was no time for it. `quiet`: it shows its progress itself.
-
-        The work takes `time_limit` and `callback`; where it had to end early, a warning of the library says how far it came.
-        """
-        if not self.over:
-            try:
-                with warnings_as_lines() as caught, ProgressLine(name, self.quiet or quiet) as progress:
-                    found = work(time_limit=self.clock.left, callback=progress)
-                self.interrupted |= any("(interrupted)" in str(warning.message) for warning in caught)
-                self.cut_short |= bool(caught)
-                return found
-            except KeyboardInterrupt:
-                self.interrupted = True
-            except StoppedError:
-                pass
-        self.skipped.append(name)
-        return None
-
-    @property
-    def note(self) -> str:
-        """What was left out, and why."""
-        why = "interrupted" if self.interrupted else f"the time limit of {self.clock.limit:g} s is over"
-        return f"{', '.join(self.skipped)} ({why})"
 
 
 def number(value: float) -> str:

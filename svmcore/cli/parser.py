@@ -6,22 +6,14 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn, get_args
 
 from svmcore import __version__
 from svmcore._keywords import TOL, KernelName, Stopping, SVCLoss, SVRLoss
-from svmcore.cli.audit import convert, verify
-from svmcore.cli.bench import bench
-from svmcore.cli.cv import cv
-from svmcore.cli.gp import gp
-from svmcore.cli.machines import info, predict, train
-from svmcore.cli.options import add_of_published_path, add_of_solvers
+from svmcore.cli.options import DEMO_PICTURE, add_of_published_path, add_of_solvers
 from svmcore.cli.output import BAD_INPUT
-from svmcore.cli.paths import DEMO_PICTURE, demo, path
-from svmcore.cli.permute import permute
 from svmcore.cli.svmtrain import KERNELS as LETTERS
-from svmcore.cli.warm import warmup
 
 _LIBSVM = {
     "-c": "-C {}",
@@ -131,10 +123,10 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command; `options` are Options, tuples of them, or functions that add some."""
+    """A command, a function of the module `home`; `options` are Options, tuples of them, or functions that add some."""
 
     name: str
-    run: Callable[[argparse.Namespace], int]
+    home: str
     text: str
     examples: tuple[str, ...]
     options: tuple[Any, ...]
@@ -209,7 +201,7 @@ _JSON = _switch("--json", "print one JSON object for programs")
 _LIMITS = (_opt("--time-limit", "stop there and keep what there is", float, "SECONDS"), _QUIET, _JSON)
 
 COMMANDS = (
-    Command("path", path, "follow the solution for every C", (
+    Command("path", "paths", "follow the solution for every C", (
         "svmcore path my.csv --standardize --cv 5 --plot my.png",
         "svmcore path my.csv --standardize --C-max 100 -o my-path.npz",
     ), (
@@ -225,7 +217,7 @@ COMMANDS = (
         _opt("--max-events", "end after N points have reached or left the margin", int, "N"),
         _LIMITS, add_of_published_path,
     )),
-    Command("cv", cv, "choose C by cross-validation, exactly, and train there", (
+    Command("cv", "cv", "choose C by cross-validation, exactly, and train there", (
         "svmcore cv my.csv --standardize -o my-model.npz",
         "svmcore cv my.csv --standardize --gamma search --cv 10 --score balanced_error --plot my.png",
     ), (
@@ -248,7 +240,7 @@ COMMANDS = (
         _opt("-o --output", "write the machine at the chosen C (.npz)", metavar="MODEL"),
         _RANGE, _LIMITS,
     )),
-    Command("train", train, "train at one C", (
+    Command("train", "machines", "train at one C", (
         "svmcore train my.csv --standardize -C 10 -o my-model.npz",
         "svmcore train houses.csv --svr --epsilon 0.5 --standardize -o houses.npz",
         "svmcore train -s 0 -t 2 -c 10 -g 0.5 -e 1e-4 train.txt train.model",
@@ -277,7 +269,7 @@ COMMANDS = (
         _opt("--seed", "of solvers that choose at random (default 0)", int, "N", default=0),
         _LIMITS, add_of_solvers,
     )),
-    Command("predict", predict, "predict with a model, or with a path at one C", (
+    Command("predict", "machines", "predict with a model, or with a path at one C", (
         "svmcore predict my-model.npz new.csv > classes.txt",
         "svmcore predict my-path.npz new.csv -C 10 -o classes.txt",
     ), (
@@ -295,7 +287,7 @@ COMMANDS = (
         _switch("-q --quiet", "nothing about how labels in DATA agree"),
         _JSON,
     )),
-    Command("permute", permute, "test a cross-validated score against shuffled labels: its p-value", (
+    Command("permute", "permute", "test a cross-validated score against shuffled labels: its p-value", (
         "svmcore permute my.csv --standardize -C 1 --permutations 10000 --plot null.png",
         "svmcore permute my.csv -C 0.1 1 10 --score roc_auc",
     ), (
@@ -313,7 +305,7 @@ COMMANDS = (
         _opt("-o --output", "write the scores of all permutations, one a line", metavar="FILE"),
         _LIMITS,
     )),
-    Command("gp", gp, "regression by a Gaussian process, with standard deviations", (
+    Command("gp", "gp", "regression by a Gaussian process, with standard deviations", (
         "svmcore gp houses.csv --noise 0.1 --standardize --normalize-y",
         "svmcore gp houses.csv --noise 0.1 --standardize --normalize-y --test new.csv -o means.txt",
     ), (
@@ -329,7 +321,7 @@ COMMANDS = (
                 "y'inverse(A)y", ("residual", "bounds"), default="residual"),
         _LIMITS,
     )),
-    Command("verify", verify, "recompute the certificate of a model, LIBSVM's included, from the data it was trained on", (
+    Command("verify", "audit", "recompute the certificate of a model, LIBSVM's included, from the data it was trained on", (
         "svmcore verify my-model.npz my.csv",
         "svmcore verify their.model train.txt --tol 0.01",
     ), (
@@ -340,7 +332,7 @@ COMMANDS = (
         _opt("--tol", "violation up to which an answer is optimal (default 0.001)", float, default=TOL),
         _JSON,
     )),
-    Command("convert", convert, "write a model, or a data set, in another format", (
+    Command("convert", "audit", "write a model, or a data set, in another format", (
         "svmcore convert my-model.npz my.model",
         "svmcore convert my.csv my.svm.gz --label sick --categorical town",
     ), (
@@ -349,13 +341,13 @@ COMMANDS = (
         _opt("--to", "the format of a model, whatever the name", ("npz", "libsvm")),
         _COLUMNS, _CATEGORICAL, _JSON,
     )),
-    Command("info", info, "say what a file holds", ("svmcore info my-model.npz",), (
+    Command("info", "machines", "say what a file holds", ("svmcore info my-model.npz",), (
         _opt("model", "what -o of any command wrote, or LIBSVM", metavar="MODEL"), _JSON,
     )),
-    Command("demo", demo, "choose C for two built-in problems, test the machines, draw one of them", ("svmcore demo",), (
+    Command("demo", "paths", "choose C for two built-in problems, test the machines, draw one of them", ("svmcore demo",), (
         _opt("--plot", f"where to write the picture (default {DEMO_PICTURE})", metavar="FILE"), _QUIET, _JSON,
     )),
-    Command("bench", bench, "measure, by the suites of the benchmarks that have here what they need", (
+    Command("bench", "bench", "measure, by the suites of the benchmarks that have here what they need", (
         "svmcore bench",
         "svmcore bench smoke",
         "svmcore bench solvers small --minutes 5 --out mine.jsonl",
@@ -368,7 +360,7 @@ COMMANDS = (
         _opt("--only", "only solvers whose name holds a word", metavar="WORD", nargs="+"),
         _opt("--problems", "only problems whose name holds a word", metavar="WORD", nargs="+"),
     )),
-    Command("warmup", warmup, "compile ahead, for this machine or into a file for others", (
+    Command("warmup", "warm", "compile ahead, for this machine or into a file for others", (
         "svmcore warmup",
         "svmcore warmup path --jobs 2",
         "svmcore warmup --bundle svmcore.bundle --processor x86-64-v3",
@@ -396,7 +388,7 @@ def build() -> argparse.ArgumentParser:
         text = command.text
         epilog = "\n".join(["examples:", *(f"  {line}" for line in command.examples)])
         sub = commands.add_parser(command.name, help=text, description=text[0].upper() + text[1:] + ".", epilog=epilog)
-        sub.set_defaults(run=command.run, command=command.name)
+        sub.set_defaults(home=command.home, command=command.name)
         _add(sub, command.options, {None: sub})
     return parser
 

@@ -8,36 +8,25 @@ import importlib.util
 import math
 import os
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from svmcore._errors import StoppedError
-from svmcore.cli.cv import add_cv, cross_validated, curve_of, draw, folds
-from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin, write, write_picture
+from svmcore.cli import output
+from svmcore.cli.cv import add_cv, cross_validated, curve_of, folds
+from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
-from svmcore.cli.options import of_published_path
-from svmcore.cli.output import (
-    DONE,
-    EARLY,
-    INTERRUPTED,
-    Clock,
-    Phases,
-    ProgressLine,
-    Report,
-    interval,
-    percent,
-    print_table,
-    say,
-    seconds_text,
-    warnings_as_lines,
-)
-from svmcore.cli.report import add_data, add_least, add_path, add_path_certificate, bound, quoted
+from svmcore.cli.options import DEMO_PICTURE, of_published_path
+from svmcore.cli.output import Report, at_work, interval, percent, say, seconds_text, warnings_as_lines
+from svmcore.cli.report import add_certificate, add_data, add_least, add_path, bound
+from svmcore.data import demo_set, spirals
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
-    from svmcore.data import Table
     from svmcore.path.result import Path
 
-DEMO_PICTURE = "svmcore-demo.png"
 _LARGEST_GAP = 1e-6  # a path counts as exact up to this relative gap
 _SPOT_SECONDS = 2.0  # a certificate for which somebody waits may take so long
 _DEMO_TOL = 1e-6  # tolerance of the machine that a demo trains at the best C
@@ -45,68 +34,58 @@ _COLUMNS = ("problem", "points", "validation", "best C", "test", "off by at most
 _COMPILING = 10.0  # seconds of a demo that were spent on more than the problem
 
 
-def _status(path: Path) -> int:
-    if path.ended == "interrupted":
-        return INTERRUPTED
-    return EARLY if path.ended != "done" else DONE
-
-
 def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
     """A path, with progress while it grows and its warnings after it."""
     from svmcore.path.driver import svm_path
 
-    with warnings_as_lines() as caught:
-        with ProgressLine(name, quiet) as progress:
-            path = svm_path(X, y, callback=progress, **options)
+    with at_work(name, quiet) as (progress, caught):
+        path = svm_path(X, y, callback=progress, **options)
         if path.ended == "interrupted":
             caught.clear()
-            say(f"interrupted; the path is exact up to C = {path.C_range[1]:.6g}")
+    if path.ended == "interrupted":
+        say(f"interrupted; the path is exact up to C = {path.C_range[1]:.6g}")
     return path
 
 
 def path(args: argparse.Namespace) -> int:
     """Follow a path, say what it is, and write it."""
-    clock = Clock(args.time_limit)
+    report = Report(args)
     check_outputs(args)
     table = load(args)
     test = load_test(args, table)
     published = of_published_path(args)
-    if args.plot:
-        from svmcore.plots.paths import check_file
-
-        check_file(args.plot)
+    problem = problem_of(args, table)
     found = _followed(
-        "path", args.quiet, table.X, table.y, **problem_of(args, table), **ends_of(args), time_limit=clock.left,
+        "path", args.quiet, table.X, table.y, **problem, **ends_of(args), time_limit=report.left,
         factorization=args.factorization, published=published, merge_tol=args.merge_tol, max_events=args.max_events,
     )  # fmt: skip
     found = with_origin(found, table)
-    report = Report("path", args.json)  # the file first of all: what comes then may be interrupted
-    written = [report.sealing(lambda: write(args.output, found.save))] if args.output else []
+    if args.output:  # the file first of all: what comes then may be interrupted
+        report.write(args.output, found.save)
     add_data(report, args.data, table.X, table.y)
     add_path(report, found)
-    phases = Phases(args.quiet, clock, found.ended == "interrupted")
-    exact = _certified(report, found, phases)
+    report.interrupted = found.ended == "interrupted"
+    exact = _certified(report, found)
     validation = None
-    if args.cv is not None:
-        validation = phases.run(
-            "cross-validation", lambda **_: _validated(args, table, found, phases.clock), quiet=True
+    if args.cv is not None:  # over the C of the path
+        validate = functools.partial(
+            cross_validated, "cv", args.quiet, table.X, table.y, cv=folds(args.cv),
+            **problem, **ends_of(args) | {"lambda_min": 1.0 / found.C_range[1]},
+        )  # fmt: skip
+        validation = report.phase(
+            "cross-validation", lambda time_limit, **_: validate(time_limit=time_limit), quiet=True
         )
-    best = _judged(report, args, found, (test, validation), phases, written)
-    report.tell("seconds", clock.seconds, seconds_text(clock.seconds))
-    if phases.skipped:
-        report.tell("left out", phases.skipped, phases.note)
-    if written:
-        report.tell("written", written, ", ".join(written))
-    report.tell("next", _next(args, best, written))
-    report.show()
-    if phases.interrupted:
-        return INTERRUPTED
-    return max(_status(found), DONE if exact and not (phases.skipped or phases.cut_short) else EARLY)
+    best = _judged(report, args, found, test, validation)
+    report.tell_time()
+    if report.written:
+        report.tell_written()
+    report.tell("next", _next(args, best, report.written))
+    return report.end(report.interrupted, exact and found.ended == "done")
 
 
-def _certified(report: Report, found: Path, phases: Phases) -> bool:
+def _certified(report: Report, found: Path) -> bool:
     """Say how good the path is; False where it is not as good as a path should be."""
-    if phases.over:  # somebody waits: a look at a few values of C
+    if report.over:  # somebody waits: a look at a few values of C
         low, high = float(found.Cs[0]), found.C_range[1]
         Cs = [high] if not low < high else [high, math.sqrt(low * high)]
         try:
@@ -114,14 +93,16 @@ def _certified(report: Report, found: Path, phases: Phases) -> bool:
                 certificate = found.certify(Cs, time_limit=_SPOT_SECONDS)
                 caught.clear()
         except (StoppedError, KeyboardInterrupt):
-            phases.skipped.append("certificate")
+            report.skipped.append("certificate")
             return False
     else:
-        whole = phases.run("certificate", found.certify)
+        whole = report.phase("certificate", found.certify)
         if whole is None:
             return False
         certificate = whole
-    add_path_certificate(report, certificate)
+    count = certificate.n_values
+    worst = f"the worst of {count} values of C, recomputed from the data: "
+    add_certificate(report, certificate, worst, values_of_C=count)
     if certificate.relative_gap <= _LARGEST_GAP:
         return True
     say(
@@ -131,26 +112,13 @@ def _certified(report: Report, found: Path, phases: Phases) -> bool:
     return False
 
 
-def _validated(args: argparse.Namespace, table: Table, found: Path, clock: Clock) -> PathCV:
-    """Cross-validation over the C of the path."""
-    ends = ends_of(args) | {"lambda_min": 1.0 / found.C_range[1]}
-    options = problem_of(args, table) | ends
-    return cross_validated("cv", args.quiet, table.X, table.y, cv=folds(args.cv), time_limit=clock.left, **options)
-
-
 def _judged(
-    report: Report,
-    args: argparse.Namespace,
-    found: Path,
-    others: tuple[Any, PathCV | None],
-    phases: Phases,
-    written: list[str],
+    report: Report, args: argparse.Namespace, found: Path, test: Any, validation: PathCV | None
 ) -> float | None:
     """Say where errors are least, and draw; returns the C that data which were not trained on recommend."""
-    test, validation = others
     best = None
     if validation is not None:
-        phases.interrupted |= validation.ended == "interrupted"
+        report.interrupted |= validation.ended == "interrupted"
         add_cv(report, validation)
         best = validation.best_C
     if found.lambdas.size < 2:
@@ -159,7 +127,7 @@ def _judged(
         return best
     from svmcore.plots.paths import error_curves, is_exact, save_overview
 
-    curves = phases.run("error curve", lambda **limits: error_curves(found, test, **limits))
+    curves = report.phase("error curve", lambda **limits: error_curves(found, test, **limits))
     if curves is not None:
         training, note = curves.training, "" if is_exact(found) else " (on a grid of C)"
         report.add(
@@ -174,8 +142,7 @@ def _judged(
             curves = curves._replace(cross_validated=curve_of(validation))
     if args.plot:
         save = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
-        drawn = phases.run("picture", lambda **_: report.sealing(lambda: write_picture(args.plot, save)))
-        written += [] if drawn is None else [drawn]
+        report.phase("picture", lambda **_: report.draw(args.plot, save))
     return best
 
 
@@ -184,29 +151,25 @@ def _next(args: argparse.Namespace, best: float | None, written: list[str]) -> s
     if best is None:
         return "choose C by data that were not trained on: the same with --cv 5, or with --test DATA"
     if args.output:
-        return f"svmcore predict {quoted(written[0])} DATA -C {best:.6g}{retyped(args, reading=True)}"
-    return f"svmcore train {quoted(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
+        return f"svmcore predict {quote(written[0])} DATA -C {best:.6g}{retyped(args, reading=True)}"
+    return f"svmcore train {quote(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
 
 
 def demo(args: argparse.Namespace) -> int:
     """Choose C for two built-in problems, test the machines, and draw one of them."""
-    clock = Clock(None)
+    report = Report(args)
     picture = args.plot or DEMO_PICTURE
-    check_outputs(argparse.Namespace(output=None, plot=picture))
     drawn = importlib.util.find_spec("matplotlib") is not None
-    if args.plot or drawn:
-        from svmcore.plots.paths import check_file
-
-        check_file(picture)
-    rows, compiled, status = [], False, DONE
+    check_outputs(argparse.Namespace(plot=picture if args.plot or drawn else None))
+    rows, compiled = [], False
     for name, gamma, (X, y), (Z, z) in _problems():
-        begin = clock.seconds
+        begin = report.seconds
         found = cross_validated(name, args.quiet, X, y, gamma=gamma, lambda_min=0.01)
         if found.ended == "interrupted":
-            status = INTERRUPTED
+            report.interrupted = True
             break
         machine = found.refit(tol=_DEMO_TOL)
-        seconds = clock.seconds - begin
+        seconds = report.seconds - begin
         compiled |= seconds > _COMPILING
         low, high = found.best_interval
         tested = percent(float((machine.predict(Z) != z).mean()))
@@ -214,26 +177,22 @@ def demo(args: argparse.Namespace) -> int:
         row = [name, f"{y.size}", percent(found.best_error), interval(low, high), tested, gap, seconds_text(seconds)]
         rows.append(row)
         if name == "spirals" and drawn:
+            from svmcore.plots.paths import ErrorCurves, save_overview
+
             path = _followed("picture", args.quiet, X, y, gamma=gamma, lambda_min=0.01)
-            draw(picture, path, "Two spirals", curve_of(found))
-    if args.json:
-        report = Report("demo", True)
-        report.facts |= {"problems": [dict(zip(_COLUMNS, row, strict=True)) for row in rows]}
-        report.facts |= {"picture": picture if drawn else None, "seconds": clock.seconds}
-        report.show()
-        return status
-    if rows:
-        _print_demo(rows, compiled, picture if drawn else None)
-    print(f"({clock.seconds:.1f} s in all)")
-    return status
+            curves = ErrorCurves(path.error_curve(), cross_validated=curve_of(found))
+            report.draw(picture, functools.partial(save_overview, path, title="Two spirals", curves=curves))
+    report.facts |= {"problems": [dict(zip(_COLUMNS, row, strict=True)) for row in rows]}
+    report.facts |= {"picture": picture if drawn else None, "seconds": report.seconds}
+    if not args.json:
+        if rows:
+            _print_demo(rows, compiled, picture if drawn else None)
+        print(f"({report.seconds:.1f} s in all)")
+    return report.end(report.interrupted, shown=args.json)
 
 
 def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]:
     """Name, gamma, what to train on, and what to test with."""
-    import numpy as np
-
-    from svmcore.data import demo_set, spirals
-
     yield "spirals", 0.15, demo_set("spirals"), spirals(seed=1)
     X, y = demo_set("monk1")
     half, rest = np.split(np.random.default_rng(0).permutation(y.size), 2)
@@ -242,7 +201,7 @@ def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]
 
 def _print_demo(rows: list[list[str]], compiled: bool, picture: str | None) -> None:
     print("Two problems. C is chosen by 5-fold cross-validation, exactly, over every C up to 100 (rbf kernel):\n")
-    print_table(_COLUMNS, rows)
+    output.print_table(_COLUMNS, rows)
     print("\nvalidation: least mean error of the folds, attained for the C beside it")
     print("test: error of the machine trained at that C on points that it has never seen")
     print(

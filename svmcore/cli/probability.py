@@ -6,13 +6,13 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from svmcore._errors import InputError, listening
 from svmcore.cli.files import problem_of
-
-if TYPE_CHECKING:
-    from svmcore.data import Table
+from svmcore.data import Table
 
 _OUTLIER = 5.0  # an error of more than so many standard deviations does not count, as in LIBSVM
 
@@ -31,8 +31,6 @@ def with_probabilities(
     args: argparse.Namespace, table: Table, machine: Any, trained: Callable[[argparse.Namespace, Table], Any]
 ) -> Any:
     """The machine, or machines, with what folds say about them."""
-    import numpy as np
-
     from svmcore.cv import left_out
 
     assert table.y is not None

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from svmcore.cli.output import Report, interval, number, percent
 
 if TYPE_CHECKING:
     from svmcore.models.loss_curve import LossCurve
     from svmcore.models.step_curve import StepCurve
-    from svmcore.path.result import Path, PathCertificate
-
-
-def quoted(name: str) -> str:
-    """A file name as it is typed."""
-    return shlex.quote(name)
+    from svmcore.path.result import Path
 
 
 def add_data(report: Report, name: str, X: Any, y: Any, regression: bool = False) -> None:
     """The data."""
-    import numpy as np
-
     size = {"file": name, "points": X.shape[0], "features": X.shape[1]}
     text = f"{name}: {X.shape[0]:,} points, {X.shape[1]:,} features"
     if y is None:
@@ -85,12 +79,6 @@ def add_certificate(report: Report, found: Any, worst: str = "", **more: Any) ->
     )  # fmt: skip
 
 
-def add_path_certificate(report: Report, found: PathCertificate) -> None:
-    """How good a path is."""
-    worst = f"the worst of {found.n_values} values of C, recomputed from the data: "
-    add_certificate(report, found, worst, values_of_C=found.n_values)
-
-
 def add_solution(report: Report, solution: Any) -> None:
     """What a machine is, or several for several classes."""
     add_kernel(report, solution.kernel, solution.standardized is not None)
@@ -134,8 +122,6 @@ def add_least(report: Report, name: str, curve: StepCurve | LossCurve, start: fl
 
 def add_classified(report: Report, found: Any, y: Any, classes: Any, where: str) -> None:
     """The share of wrong classes; beside it what accuracy hides where one class is rare."""
-    import numpy as np
-
     wrong = float((found != y).mean())
     counts = {
         str(true): {str(named): int(((y == true) & (found == named)).sum()) for named in classes.tolist()}
@@ -143,23 +129,20 @@ def add_classified(report: Report, found: Any, y: Any, classes: Any, where: str)
     }
     present = [true for true in classes.tolist() if (y == true).any()]
     balanced = float(np.mean([(found[y == true] != true).mean() for true in present]))
-    report.rows.append(("wrong", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}"))
-    report.facts["error"] = {
-        "share": wrong, "balanced": balanced, "wrong": int((found != y).sum()), "points": int(y.size),
-    }  # fmt: skip
+    report.add(
+        "wrong", f"{percent(wrong)} {where}; mean over the classes {percent(balanced)}", "error", share=wrong,
+        balanced=balanced, wrong=int((found != y).sum()), points=int(y.size),
+    )  # fmt: skip
     cells = (
         f"{true}: " + ", ".join(f"{count:,} as {named}" for named, count in row.items()) for true, row in counts.items()
     )
     report.add("classified", "; ".join(cells), **counts)
 
 
-def add_regressed(report: Report, found: Any, y: Any, where: str) -> None:
+def add_regressed(report: Report, found: Any, y: Any, where: str, into: str = "error") -> None:
     """Root mean square error and the share of variance explained."""
-    import numpy as np
-
     rmse = float(np.sqrt(np.mean((found - y) ** 2)))
     spread = float(np.mean((y - y.mean()) ** 2))
     r2 = 1.0 - rmse**2 / spread if spread > 0 else float("nan")
     shown = f", R2 {r2:.4g}" if spread > 0 else ""
-    report.rows.append(("off by", f"{rmse:.4g} {where} (root mean square){shown}"))
-    report.facts["error"] = {"rmse": rmse, "r2": r2, "points": int(y.size)}
+    report.add("off by", f"{rmse:.4g} {where} (root mean square){shown}", into, rmse=rmse, r2=r2, points=int(y.size))
