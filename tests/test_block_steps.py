@@ -10,7 +10,7 @@ import pytest
 from svmcore._types import LANES
 from svmcore.simd import passes
 from svmcore.simd.vector import BIG, BIG_32
-from svmcore.solvers import _block_jit, _small_jit
+from svmcore.solvers import _block_jit, _ends_jit
 from svmcore.solvers._block_jit import NONCONVEX, RAY, WorkingSet
 
 pytestmark = pytest.mark.home
@@ -333,13 +333,12 @@ def test_a_working_set_begins_with_its_variables_and_says_what_has_changed(unit)
 def test_the_bias_is_that_of_free_variables_or_the_middle(beta, bias):
     v = np.array([2.0, -1.0, 3.0])
     work = working_set(np.eye(3), v, beta)
-    high, low, _ = _block_jit.extremes(v, work.beta, work.lower, work.upper)
-    assert _small_jit._bias(work, v, high, low) == bias
+    assert _ends_jit.bias_of(v, work)[2] == bias
 
 
 def test_the_bias_of_variables_that_cannot_move_is_zero():
     work = working_set(np.eye(2), [1.0, 2.0], 0.0, 0.0, 0.0)
-    assert _small_jit._bias(work, work.values[:2].astype(np.float64), -BIG, BIG) == 0.0
+    assert _ends_jit.bias_of(work.values[:2].astype(np.float64), work) == (-BIG, BIG, 0.0)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-4])

@@ -42,6 +42,7 @@ MACHINERY = {
 BASE = {"compiler.jit", "_types"}
 STEPS = BASE | {"solvers._steps_jit", "simd.sums"}
 PAIRS = STEPS | {"solvers._pairs_jit"}
+LINES = BASE | {"simd.vector", "simd.passes", "simd.line", "solvers._block_jit"}
 ELBOW = BASE | {"path.elbow_jit", "path.log_jit", "simd.sums", "simd.vector"}
 HOMES = {
     "simd.lanes": BASE,
@@ -66,15 +67,15 @@ HOMES = {
     "solvers._lasso_jit": BASE | {"solvers._coordinate_jit"},
     "solvers._ipm_jit": BASE | {"simd.sums", "simd.vector", "_kernels"},
     "solvers._block_jit": BASE | {"simd.vector", "simd.passes", "simd.line"},
-    "solvers._small_jit": BASE
-    | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit", "solvers._crowd_sets_jit"},
-    "solvers._shares_jit": BASE | {"simd.vector", "simd.passes", "solvers._block_jit", "solvers._small_jit"},
+    "solvers._ends_jit": BASE | {"simd.vector"},
+    "solvers._small_jit": LINES | {"simd.loops", "solvers._ends_jit", "solvers._crowd_sets_jit"},
+    "solvers._shares_jit": LINES | {"solvers._ends_jit", "solvers._small_jit"},
     "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
-    "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit"},
+    "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit", "solvers._ends_jit"},
     "solvers._crowd_forms_jit": BASE | {"_kernels", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit"},
     "solvers._crowd_jit": BASE
     | {"simd.vector", "simd.passes", "solvers._crowd_forms_jit", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit"},
-    "solvers._near_jit": BASE | {"simd.vector", "simd.passes", "simd.loops", "simd.line", "solvers._block_jit"},
+    "solvers._near_jit": LINES | {"simd.loops", "solvers._ends_jit"},
     "cv.trials_jit": BASE,
     "path.elbow_jit": BASE | {"simd.sums", "simd.vector"},
     "path.log_jit": BASE,

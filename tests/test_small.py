@@ -19,7 +19,7 @@ from svmcore.problem import border, formulations
 from svmcore.problem.certify import certificate
 from svmcore.simd.vector import BIG_32
 from svmcore.solvers import _block_jit as block_pieces
-from svmcore.solvers import _shares_jit, small
+from svmcore.solvers import _ends_jit, _shares_jit, small
 from svmcore.solvers import _small_jit as pieces
 from svmcore.train import nu
 
@@ -406,17 +406,19 @@ def test_measures_are_those_of_the_dual_point(seed, unit):
     work = boxes(seed, unit)
     rng = np.random.default_rng([seed, 1])
     c, v, b = rng.normal(size=9), unit * rng.normal(size=9), work.beta
-    free = (b > work.lower) & (b < work.upper)
-    bias, objective, gap = pieces._measured(work, pieces.Dual(c, np.zeros(9), 0.0, v, v), 3.0, 1.0)
-    assert bias == pytest.approx(v[free].mean() if free.any() else 2.0, rel=1e-12)
+    high, low, bias = _ends_jit.bias_of(v, work)
+    objective, gap = _ends_jit.worth_of(work, pieces.Dual(c, np.zeros(9), 0.0, v, v), bias)
+    free = v[(b > work.lower) & (b < work.upper)]
+    assert (high, low) == (v[b < work.upper].max(), v[b > work.lower].min())
+    assert bias == pytest.approx(free.mean() if free.size else 0.5 * (high + low), rel=1e-12)
     assert objective == pytest.approx(-0.5 * b @ (c + v), rel=1e-12)
     assert gap == pytest.approx((np.where(v > bias, work.upper, work.lower) - b) @ (v - bias), rel=1e-9)
 
 
 def test_a_box_without_an_end_has_no_gap_to_name():
     work = Boxes(np.array([1.0, -1.0]), np.array([0.0, -np.inf]), np.array([np.inf, 0.0]))
-    for v, gap in ((np.zeros(2), 0.0), (np.array([1.0, -1.0]), 2.0 * pieces.BIG)):
-        assert pieces._measured(work, pieces.Dual(v, np.zeros(2), 0.0, v, v), 0.0, 0.0)[2] == gap
+    for v, gap in ((np.zeros(2), 0.0), (np.array([1.0, -1.0]), 2e300)):
+        assert _ends_jit.worth_of(work, pieces.Dual(v, np.zeros(2), 0.0, v, v), 0.0)[1] == gap
 
 
 @pytest.mark.parametrize("above", [True, False])
@@ -431,12 +433,12 @@ def test_extremes_of_a_side_are_those_of_its_variables(seed, unit, above):
     work = Boxes(np.where(side, share, -share) * room, np.where(side, 0.0, -room), np.where(side, room, 0.0))
     v = rng.normal(size=9)
     grows, shrinks = ((work.beta < work.upper) & (side == above), (work.beta > work.lower) & (side == above))
-    high, low, mean = _shares_jit._extremes_of_side(work, v, above)
+    found = _ends_jit.ends_of(v, work, 0.0, 1.0 if above else -1.0)
     highest, lowest = v[grows].max(initial=-1e300), v[shrinks].min(initial=1e300)
-    assert (high, low) == (highest, lowest)
+    assert found[:2] == (highest, lowest)
     ends = [end for end in (highest, lowest) if abs(end) < 1e300]
     free = grows & shrinks
-    assert mean == pytest.approx(v[free].mean() if free.any() else np.mean(ends), rel=1e-12)
+    assert _ends_jit.middle_of(*found) == pytest.approx(v[free].mean() if free.any() else np.mean(ends), rel=1e-12)
 
 
 def test_what_a_start_misses_of_its_sum_is_put_right():
@@ -541,9 +543,8 @@ def test_there_are_no_more_steps_than_allowed(most):
 
 def sides(K, values, beta):
     """Two variables above zero in a box of size 1, over a matrix of their own; the other lanes have no variable."""
-    floats = np.zeros((4, LANES), np.float32)
+    floats, rows = np.zeros((4, LANES), np.float32), np.zeros((3, LANES), np.float32)
     floats[1, :2] = values
-    rows = np.zeros((3, LANES), np.float32)
     below = np.full(LANES, -BIG_32, np.float32), np.full(LANES, BIG_32, np.float32)
     slot, filled = np.full(2, -1), np.zeros(1, np.int64)
     face = np.zeros((2, pieces.FACE), np.int64), np.zeros((pieces.FACE + 3, pieces.FACE))

@@ -99,6 +99,7 @@ TESTS = {
     "solvers/_projection_jit": "faces_and_hulls projection",
     "solvers/_steps_jit": "steps smo",
     "solvers/_sweeps_jit": "steps",
+    "solvers/_ends_jit": "block_steps:bias crowd_pieces small",
     "solvers/_near_jit": "near",
     "solvers/_shares_jit": "small",
     "solvers/_small_jit": "small block_steps:bias",

@@ -8,6 +8,7 @@ from svmcore.compiler.jit import jit
 from svmcore.simd.passes import best_gain, update_pair
 from svmcore.simd.vector import BIG, BIG_32, fmax, fmin
 from svmcore.solvers._crowd_sets_jit import OneTask
+from svmcore.solvers._ends_jit import ends_of, middle_of
 
 TAU = 1e-6  # a curvature below this share of the mean diagonal of K counts as zero
 RELAX = 1.5  # a step that no bound cuts is longer than the exact one by this factor
@@ -193,23 +194,11 @@ def extremes(piece):
     Where no variable is free, any number between both is a bias, and the middle is taken. But boxes of two costs hold a sum
     of zero only up to rounding: some variable is free by that much, and the bias is its residual, as it is in LIBSVM.
     """
-    high, low, total, free, epsilon = -BIG, BIG, 0.0, 0, piece.epsilon
-    for t in range(piece.beta.shape[0]):
-        b, x = piece.beta[t], piece.v[t]
-        grows, shrinks = b < piece.upper[t], b > piece.lower[t]
-        between = grows & shrinks & ((epsilon == 0.0) | (b != 0.0))
-        high = fmax(high, (x + (epsilon if b < 0.0 else -epsilon)) if grows else -BIG)
-        low = fmin(low, (x + (-epsilon if b > 0.0 else epsilon)) if shrinks else BIG)
-        total += (x - (epsilon if b > 0.0 else -epsilon)) if between else 0.0
-        free += between
-    if free > 0:
-        return high, low, total / free
-    if high <= -BIG:
-        return high, low, 0.0 if low >= BIG else low
-    if low >= BIG:
-        return high, low, high
-    over = _sum_of(piece.beta) if high <= low else 0.0
-    return high, low, low if over > 0.0 else (high if over < 0.0 else 0.5 * (high + low))
+    high, low, total, free = ends_of(piece.v, piece, piece.epsilon, 0.0)
+    over = _sum_of(piece.beta) if free == 0 and -BIG < high <= low < BIG else 0.0
+    if over != 0.0:
+        return high, low, low if over > 0.0 else high
+    return high, low, middle_of(high, low, total, free)
 
 
 @jit(sums=True)

@@ -10,6 +10,7 @@ here, and the solvers take over.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NOISE, Lines, WorkingSet
 from svmcore.solvers._contract import Outcome
-from svmcore.solvers._near_jit import ByClass, Everyone, Packed, begin, choose, finish, from_all, sample, turn
+from svmcore.solvers._near_jit import Everyone, Packed, Panels, choose, finish, from_all, turn
 
 # Which variables are moved. At most _MEMBERS are moved at a time. A first sample has _SAMPLE of them, or the share _SHARE
 # of all if that is more. Later ones lie in a strip of the width _WIDTH along the margin.
@@ -30,9 +31,9 @@ _MEMBERS, _SAMPLE, _SHARE, _WIDTH = 2048, 256, 0.06, 0.25
 # residuals go. From _LARGE variables on an update of all residuals costs more than the steps: there _ROUGH takes the place of
 # _ROUGHER.
 _LARGE, _ROUGH, _ROUGHER = 4096, (0.02,), (0.2, 0.1)
-# Where all variables are members at first, their steps end at the violation _ROUGH_ALL. The next ones are in a
+# Where all variables are members at first, their steps end at the share _ROUGH_ALL of the violation. The next ones are in a
 # strip of the width _WIDTH_ALL. After _TURNS_ALL turns such a machine goes on as the others do.
-_ROUGH_ALL, _WIDTH_ALL, _TURNS_ALL = 0.3, 0.15, 4
+_ROUGH_ALL, _WIDTH_ALL, _TURNS_ALL = 0.15, 0.15, 4
 # A machine is given up after _TURNS turns. It is given up, too, when a sample foretells that variables at their upper
 # bounds will need more than _CROWDED times the room of the members.
 _TURNS, _CROWDED = 12, 2.0
@@ -60,28 +61,23 @@ class Classes:
         )
         loops.gather_panels(tiles.panels, self.row, single)
         loops.gather_panels(tiles.exact, self.row, double)
-        diagonal, weights = np.ones(size), np.zeros(size)
-        diagonal[lanes], weights[lanes] = K.diagonal[order], weight[order]
+        diagonal, self.weight = np.ones(size), np.zeros(size)
+        diagonal[lanes], self.weight[lanes] = K.diagonal[order], weight[order]
         largest = float(np.abs(K.diagonal).max())
         error = float(tiles.error_factor.max()) ** 2 + _ROUNDING * largest
-        self.points = ByClass(single, double, diagonal, weights, error)
+        self.points = Panels(single, double, diagonal, error)
 
-    def spans(self, minus: tuple[int, ...], plus: tuple[int, ...]) -> tuple[IntArray, FloatArray]:
-        """The panels of the classes of a machine, as spans, and the side of each span.
-
-        Neighbours on one side are one span.
-        """
+    def part(self, minus: tuple[int, ...], plus: tuple[int, ...]) -> tuple[Panels, IntArray, FloatArray]:
+        """The points of the classes of a machine one behind the other, their lanes, and the side of each of them."""
         every = sorted([(c, -1.0) for c in minus] + [(c, 1.0) for c in plus])
-        spans: list[list[int]] = []
-        sides: list[float] = []
-        for c, side in every:
-            first, last = int(self.edges[c]), int(self.edges[c + 1])
-            if sides and sides[-1] == side and spans[-1][1] == first:
-                spans[-1][1] = last
-            else:
-                spans.append([first, last])
-                sides.append(side)
-        return np.array(spans), np.array(sides)
+        panels = np.concatenate([np.arange(self.edges[c], self.edges[c + 1]) for c, _ in every])
+        sides = np.repeat([side for _, side in every], [LANES * (self.edges[c + 1] - self.edges[c]) for c, _ in every])
+        lanes, points = (LANES * panels[:, None] + np.arange(LANES)).reshape(-1), self.points
+        if len(panels) < len(points.single):
+            points = points._replace(
+                single=points.single[panels], double=points.double[panels], diagonal=points.diagonal[lanes]
+            )
+        return points, lanes, sides
 
 
 class Room:
@@ -91,8 +87,8 @@ class Room:
         self.classes = classes
         single, double = classes.points.single, classes.points.double
         size = len(single) * LANES
-        beta, v, c, lower, upper, field = np.zeros((6, size))
-        self.one = Everyone(beta, v, c, lower, upper, field, np.zeros(size, np.int64))
+        vectors: list[Any] = [*np.zeros((7, size)), np.zeros(size, np.int64)]
+        self.one = Everyone(*vectors)
         most = min(_MEMBERS, size, max(1, math.isqrt(most_bytes // 4) // LANES) * LANES)
         self.members = np.zeros(most, np.int64)
         width, rows = double.shape[1], 2 * most + ROWS
@@ -103,14 +99,30 @@ class Room:
         )  # fmt: skip
         gram = np.zeros((most + 1, most + STAGGER), np.float32)
         self.work = WorkingSet(gram, 1.0, *np.zeros((4, most), np.float32), *np.zeros((3, most)))
-        self.lines, self.few = (
-            Lines(
-                np.empty((most // LANES, *single.shape[1:]), np.float32),
-                np.zeros(most, np.int64),
-                np.zeros(1, np.int64),
-            )
-            for _ in range(2)
-        )  # of all variables, and of some; the rows of these come after those of all
+        panels, slots, filled = (
+            np.empty((most // LANES, *single.shape[1:]), np.float32),
+            *np.zeros((2, 2, most), np.int64),
+        )
+        self.few = Lines(panels, slots[0], filled[0])  # of some variables; their rows come after those of all
+        self.rows = slots[1], filled[1]
+
+    def _begin(self, lanes: IntArray, sides: FloatArray, cost: float) -> Everyone:
+        """The variables of a problem, all at zero."""
+        cut: list[Any] = [each[: len(lanes)] for each in self.one]
+        one = Everyone(*cut)
+        one.beta[:], one.c[:], one.v[:] = 0.0, sides, sides
+        reach = sides * cost * self.classes.weight[lanes]
+        np.minimum(reach, 0.0, out=one.lower)
+        np.maximum(reach, 0.0, out=one.upper)
+        return one
+
+    def _sample(self, one: Everyone, most: int) -> int:
+        """Choose about `most` members, half of them on each side if there are so many; none if a side has none."""
+        free = np.flatnonzero(one.upper > one.lower)
+        sides = [free[one.c[free] < 0.0], free[one.c[free] > 0.0]]
+        chosen = np.concatenate([side[:: max(1, 2 * len(side) // most)] for side in sides])[: len(self.members)]
+        self.members[: len(chosen)] = chosen
+        return len(chosen) if all(map(len, sides)) else 0
 
     def solve(
         self, minus: tuple[int, ...], plus: tuple[int, ...], cost: float, tol: float
@@ -119,40 +131,31 @@ class Room:
 
         Returns the rows of its support vectors, in order, and the outcome over these.
         """
-        spans, sides = self.classes.spans(minus, plus)
-        points, one, members, packed = self.classes.points, self.one, self.members, self.packed
-        problem = self.classes.shape, points, one, spans
-        size, room = int((spans[:, 1] - spans[:, 0]).sum()) * LANES, len(members)
-        large, exact = size >= _LARGE, False
+        points, lanes, sides = self.classes.part(minus, plus)
+        one, members, packed = self._begin(lanes, sides, cost), self.members, self.packed
+        problem, size, room = (self.classes.shape, points, one), len(lanes), len(members)
+        large, exact, begun = size >= _LARGE, False, size <= room
         limit = min(_STEPS * size, _MOST_STEPS) + _MORE_STEPS
-        if size <= room:
-            how = _ROUGH_ALL, _WIDTH_ALL, _TURNS_ALL
-            steps, turns, evals, computed, support, moved, high, low, bias, objective, gap = from_all(
-                *problem, sides, cost, size, members, self.work, self.lines, self.few, packed, tol, how, limit
-            )
-            known = computed * support
-            if not support:
-                return None
-            if high - low <= tol:
-                return self._outcome(support, (steps, turns, evals, known, max(high - low, 0.0), bias, objective, gap))
-            most = room
-            count = choose(one, spans, bias, _WIDTH, room, members)
-        else:
-            begin(points, one, spans, sides, cost)
-            most = min(max(_SAMPLE, int(_SHARE * size)), room)
-            count = sample(one, spans, sides, most, members)
-            steps, evals, turns, moved, known = 0, 0, 0, 1.0, 0
-        rough = () if size <= room else _ROUGH if large else _ROUGHER
-        while 0 < count <= room and turns < _TURNS and steps < limit:
-            share = rough[turns] if turns < len(rough) else NOISE
-            taken, changed, change, high, low, bias = turn(
-                *problem, members, count, self.work, self.few, packed, tol, share, limit - steps
-            )
-            steps, turns, moved = steps + taken, turns + 1, moved + change
-            evals += changed * size + int(self.few.filled[0]) * count
+        most = min(max(_SAMPLE, int(_SHARE * size)), room)
+        count = 0 if begun else self._sample(one, most)
+        steps, evals, turns, moved, known = 0, 0, 0, 1.0, 0
+        rough = () if begun else _ROUGH if large else _ROUGHER
+        while begun or (0 < count <= room and turns < _TURNS and steps < limit):
+            if begun:
+                how, lines = (_ROUGH_ALL, _WIDTH_ALL, _TURNS_ALL), Lines(points.single, *self.rows)
+                steps, evals, moved, high, low, bias, turns = from_all(
+                    *problem, members, self.work, lines, self.few, packed, tol, how, limit
+                )
+            else:
+                share = rough[turns] if turns < len(rough) else NOISE
+                taken, changed, change, high, low, bias = turn(
+                    *problem, members, count, self.work, self.few, packed, tol, share, limit - steps
+                )
+                steps, turns, moved = steps + taken, turns + 1, moved + change
+                evals += changed * size + int(self.few.filled[0]) * count
             error = points.error * moved
-            if exact or high - low <= max(tol, 2.0 * error):
-                for every in (True,) if exact else (False, True):
+            if begun or exact or high - low <= max(tol, 2.0 * error):
+                for every in (True,) if exact else (False,) if begun else (False, True):
                     computed, support, high, low, bias, objective, gap = finish(
                         *problem, packed, high, low, bias, 2.0 * error, every
                     )
@@ -160,11 +163,14 @@ class Room:
                     if not support:
                         return None
                     if high - low <= tol:
-                        outcome = steps, turns, evals, known, max(high - low, 0.0), bias, objective, gap
-                        return self._outcome(support, outcome)
+                        told = steps, turns, evals, known, max(high - low, 0.0), bias, objective, gap
+                        rows = self.classes.row[lanes[packed.lanes[:support]]]  # as `finish` has left them
+                        order = np.argsort(rows)
+                        beta = packed.coef[order]
+                        return rows[order], Outcome(beta, *told, float(beta.sum()))
             elif turns == 1 and self._crowded(count, size):
                 return None
-            count = choose(one, spans, bias, _WIDTH, most if large and turns == 1 else room, members)
+            begun, count = False, choose(one, bias, _WIDTH, most if large and turns == 1 else room, members)
         return None
 
     def _crowded(self, count: int, size: int) -> bool:
@@ -172,11 +178,3 @@ class Room:
         beta, lower, upper = self.work.beta[:count], self.work.lower[:count], self.work.upper[:count]
         stuck = np.count_nonzero(beta) - np.count_nonzero((lower < beta) & (beta < upper))
         return bool(stuck * size > _CROWDED * len(self.members) * count)
-
-    def _outcome(
-        self, support: int, told: tuple[int, int, int, int, float, float, float, float]
-    ) -> tuple[IntArray, Outcome]:
-        rows = self.classes.row[self.packed.lanes[:support]]  # as `finish` has left them, with their coefficients
-        order = np.argsort(rows)
-        beta = self.packed.coef[order]
-        return rows[order], Outcome(beta, *told, float(beta.sum()))

@@ -1,7 +1,7 @@
-"""Loops for machines between classes whose points are in panels by class: pair steps among the points near the margin.
+"""Loops for machines between classes whose points are in panels: pair steps among the points near the margin.
 
-A variable has the number of its point's lane in the panels. A problem is a few spans of panels. Each span is on one side.
-Lanes between the last point of a class and the end of its last panel have weight zero, so they cannot move.
+A variable has the number of its point's lane in the panels. Lanes between the last point of a class and the end of its last
+panel have boxes without a width, so they cannot move.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from svmcore.solvers._block_jit import (
     TAU,
     Lines,
     WorkingSet,
-    extremes,
     pair_steps,
     repair_sum,
     row_of,
     start_masks,
 )
+from svmcore.solvers._ends_jit import bias_of, worth_of
 
 NEAREST = 0.02  # a strip along the margin that would be narrower than this becomes zero: then only violators are taken
 
 
-class ByClass(NamedTuple):
-    """All points as panels, and what is known of each lane."""
+class Panels(NamedTuple):
+    """The points of one machine as panels, and what is known of each lane."""
 
     single: Any  # the panels in float32, as tiles read them
     double: Any
     diagonal: FloatArray
-    weight: FloatArray
     error: float  # the largest error of a residual from float32 values, for each unit of sum |beta|
 
 
@@ -47,6 +46,7 @@ class Everyone(NamedTuple):
     c: FloatArray
     lower: FloatArray
     upper: FloatArray
+    diag: FloatArray  # zeros
     field: FloatArray  # room for sums
     chosen: IntArray  # room for numbers
 
@@ -61,47 +61,6 @@ class Packed(NamedTuple):
     rows_single: Any
     panels: Any  # room for some points in float64
     part: FloatArray  # room for their sums
-
-
-@jit
-def begin(points, one, spans, sides, cost):
-    """Begin a problem, with all variables at zero. In place: one."""
-    for k in range(spans.shape[0]):
-        side = sides[k]
-        for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
-            bound = cost * points.weight[t]
-            one.beta[t] = 0.0
-            one.c[t] = side
-            one.v[t] = side
-            one.lower[t] = 0.0 if side > 0.0 else -bound
-            one.upper[t] = bound if side > 0.0 else 0.0
-
-
-@jit
-def sample(one, spans, sides, most, members):
-    """Choose about `most` variables, half of them on each side if there are so many. Returns their number.
-
-    If one of the sides has no variables, it is 0. In place: members.
-    """
-    count = 0
-    for positive in (False, True):
-        size = 0
-        for k in range(spans.shape[0]):
-            if (sides[k] > 0.0) == positive:
-                for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
-                    size += one.upper[t] > one.lower[t]
-        if size == 0:
-            return 0
-        stride, at = max(1, 2 * size // most), 0
-        for k in range(spans.shape[0]):
-            if (sides[k] > 0.0) == positive:
-                for t in range(spans[k, 0] * LANES, spans[k, 1] * LANES):
-                    if one.upper[t] > one.lower[t]:
-                        if at % stride == 0 and count < members.shape[0]:
-                            members[count] = t
-                            count += 1
-                        at += 1
-    return count
 
 
 @jit
@@ -120,12 +79,18 @@ def _padded(count):
 
 
 @jit
-def _gather(points, members, count, lines, filled):
-    """The points of the members, whose rows come after those that are filled. In place: lines."""
-    gather_panels(points.single, members[:count], lines.panels)
+def _forget(lines, filled):
+    """No row is there but those of others, of which so many are filled. In place: lines."""
     for k in range(lines.slot.shape[0]):
         lines.slot[k] = -1
     lines.filled[0] = filled
+
+
+@jit
+def _gather(points, members, count, lines, filled):
+    """The points of the members, whose rows come after those that are filled. In place: lines."""
+    gather_panels(points.single, members[:count], lines.panels)
+    _forget(lines, filled)
 
 
 @jit
@@ -166,7 +131,7 @@ def _among(shape, points, one, members, count, work, lines, tol, rough, most_ste
 
 
 @jit
-def _leave(shape, points, one, spans, members, count, work, packed):
+def _leave(shape, points, one, members, count, work, packed):
     """Bring beta, and the residuals of all variables, up to date after steps among the members.
 
     Returns the sum of |changes|, and how many variables have changed. In place: beta, v, and the room.
@@ -185,66 +150,37 @@ def _leave(shape, points, one, spans, members, count, work, packed):
     for k in range(size, groups * ROWS):
         packed.coef_single[k] = 0.0
     pack_rows(points.single, packed.lanes[:size], packed.rows_single[:groups])
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            one.field[t] = 0.0
-        add_block_32(
-            shape, packed.rows_single[:groups], packed.coef_single, points.single, spans[s, 0], spans[s, 1], one.field
-        )
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            one.v[t] -= one.field[t]
+    for t in range(one.beta.shape[0]):
+        one.field[t] = 0.0
+    panels, rows = points.single, packed.rows_single[:groups]
+    add_block_32(shape, rows, packed.coef_single, panels, 0, panels.shape[0], one.field)
+    for t in range(one.beta.shape[0]):
+        one.v[t] -= one.field[t]
     return moved, size
 
 
 @jit
-def _extremes(one, spans):
-    """(high, low, bias): the largest residual of a variable that can grow, and the smallest of one that can shrink.
-
-    The bias is the mean residual of the free variables. When none is free, it is the midpoint of high and low, or the one of
-    them that exists.
-    """
-    high, low, total, free = -BIG, BIG, 0.0, 0
-    for s in range(spans.shape[0]):
-        a, b = spans[s, 0] * LANES, spans[s, 1] * LANES
-        above, below, between = extremes(one.v[a:b], one.beta[a:b], one.lower[a:b], one.upper[a:b])
-        high, low = max(high, above), min(low, below)
-        if between > 0:
-            for t in range(a, b):
-                if one.lower[t] < one.beta[t] < one.upper[t]:
-                    total += one.v[t]
-                    free += 1
-    if free > 0:
-        bias = total / free
-    elif high <= -BIG:
-        bias = 0.0 if low >= BIG else low
-    else:
-        bias = high if low >= BIG else 0.5 * (high + low)
-    return high, low, bias
-
-
-@jit
-def _near(one, spans, bias, width, stride, members):
+def _near(one, bias, width, stride, members):
     """Find the variables in a strip along the margin that may move. Of those without a coefficient, take one in `stride`.
 
     Returns how many are taken, which may be more than there is room for, and how many have no coefficient. In place: members.
     """
     count, most, at = 0, members.shape[0], 0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            grows = one.beta[t] < one.upper[t] and one.v[t] >= bias - width
-            shrinks = one.beta[t] > one.lower[t] and one.v[t] <= bias + width
-            if grows or shrinks:
-                empty = one.beta[t] == 0.0
-                at += empty
-                if not (empty and at % stride):
-                    if count < most:
-                        members[count] = t
-                    count += 1
+    for t in range(one.beta.shape[0]):
+        grows = one.beta[t] < one.upper[t] and one.v[t] >= bias - width
+        shrinks = one.beta[t] > one.lower[t] and one.v[t] <= bias + width
+        if grows or shrinks:
+            empty = one.beta[t] == 0.0
+            at += empty
+            if not (empty and at % stride):
+                if count < most:
+                    members[count] = t
+                count += 1
     return count, at
 
 
 @jit
-def _decisive(one, spans, high, low, bias, error, every):
+def _decisive(one, high, low, bias, error, every):
     """Choose the residuals that are to be computed in float64: with `every` all, else those that may decide a measure.
 
     These are the residuals of support vectors, those that may be an extreme, and those for which the gap depends on whether
@@ -252,26 +188,24 @@ def _decisive(one, spans, high, low, bias, error, every):
     """
     count, support = 0, 0
     least, most = min(high, bias) - error, max(low, bias) + error
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            grows = one.beta[t] < one.upper[t] and one.v[t] >= least
-            shrinks = one.beta[t] > one.lower[t] and one.v[t] <= most
-            one.chosen[count] = t
-            support += one.beta[t] != 0.0
-            count += every or one.beta[t] != 0.0 or grows or shrinks
+    for t in range(one.beta.shape[0]):
+        grows = one.beta[t] < one.upper[t] and one.v[t] >= least
+        shrinks = one.beta[t] > one.lower[t] and one.v[t] <= most
+        one.chosen[count] = t
+        support += one.beta[t] != 0.0
+        count += every or one.beta[t] != 0.0 or grows or shrinks
     return count, support
 
 
 @jit
-def _exactly(shape, points, one, spans, packed, count):
+def _exactly(shape, points, one, packed, count):
     """v = c - K beta in float64 for the chosen variables. In place: v, and the room."""
     size = 0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            if one.beta[t] != 0.0:
-                packed.lanes[size] = t
-                packed.coef[size] = one.beta[t]
-                size += 1
+    for t in range(one.beta.shape[0]):
+        if one.beta[t] != 0.0:
+            packed.lanes[size] = t
+            packed.coef[size] = one.beta[t]
+            size += 1
     groups = (size + ROWS - 1) // ROWS
     for k in range(size, groups * ROWS):
         packed.coef[k] = 0.0
@@ -290,19 +224,7 @@ def _exactly(shape, points, one, spans, packed, count):
 
 
 @jit
-def _measured(one, spans, bias):
-    """(objective, gap) of a point whose residual is known where it matters. Boxes are finite."""
-    objective, gap = 0.0, 0.0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            beta, v = one.beta[t], one.v[t]
-            objective -= 0.5 * beta * (one.c[t] + v)
-            gap += ((one.upper[t] if v > bias else one.lower[t]) - beta) * (v - bias)
-    return objective, gap
-
-
-@jit
-def turn(shape, points, one, spans, members, count, work, lines, packed, tol, rough, most_steps):
+def turn(shape, points, one, members, count, work, lines, packed, tol, rough, most_steps):
     """Pair steps among the members, and the residuals of all variables after them.
 
     Returns (steps, changed variables, sum of their changes, high, low, bias). In place: one, and the room.
@@ -310,152 +232,100 @@ def turn(shape, points, one, spans, members, count, work, lines, packed, tol, ro
     part, own = _first(work, lines, _padded(count))
     _gather(points, members, count, own, 0)
     steps = _among(shape, points, one, members, count, part, own, tol, rough, most_steps)
-    moved, size = _leave(shape, points, one, spans, members, count, part, packed)
-    high, low, bias = _extremes(one, spans)
+    moved, size = _leave(shape, points, one, members, count, part, packed)
+    high, low, bias = bias_of(one.v, one)
     return steps, size, moved, high, low, bias
 
 
 @jit
-def choose(one, spans, bias, width, most, members):
+def choose(one, bias, width, most, members):
     """Choose about `most` members for the next turn. Returns their number. It may be larger than the room: then none fit.
 
     If there are too many, the strip becomes narrower first. Then not all violators are taken. In place: members.
     """
     while True:
-        count, empty = _near(one, spans, bias, width, 1, members)
+        count, empty = _near(one, bias, width, 1, members)
         if count <= most:
             return count
         if width == 0.0:
             break
         width = 0.5 * width if width > NEAREST else 0.0
     stride = empty // max(1, most - (count - empty)) + 1
-    return _near(one, spans, bias, 0.0, stride, members)[0]
+    return _near(one, bias, 0.0, stride, members)[0]
 
 
 @jit
-def finish(shape, points, one, spans, packed, high, low, bias, error, every):
+def finish(shape, points, one, packed, high, low, bias, error, every):
     """Residuals in float64, of all variables or of those that decide, and the measures of the point.
 
     Returns (residuals computed, support vectors, high, low, bias, objective, gap). In place: v, and the room.
     """
-    count, support = _decisive(one, spans, high, low, bias, error, every)
+    count, support = _decisive(one, high, low, bias, error, every)
     if support > packed.coef.shape[0] - ROWS:
         return 0, support, BIG, -BIG, 0.0, 0.0, 0.0
-    _exactly(shape, points, one, spans, packed, count)
-    high, low, bias = _extremes(one, spans)
-    objective, gap = _measured(one, spans, bias)
+    _exactly(shape, points, one, packed, count)
+    high, low, bias = bias_of(one.v, one)
+    objective, gap = worth_of(one, one, bias)
     return count, support, high, low, bias, objective, gap
 
 
 @jit
-def _open(points, one, spans, work, lines):
-    """All variables of a problem as a working set, in the order of their lanes. In place: work, lines."""
-    k = 0
-    for s in range(spans.shape[0]):
-        for p in range(spans[s, 0], spans[s, 1]):
-            panel = lines.panels[k // LANES]
-            for f in range(panel.shape[0]):
-                for lane in range(LANES):
-                    panel[f, lane] = points.single[p, f, lane]
-            for t in range(p * LANES, (p + 1) * LANES):
-                work.beta[k] = one.beta[t]
-                work.lower[k] = one.lower[t]
-                work.upper[k] = one.upper[t]
-                work.diagonal[k] = points.diagonal[t]
-                work.values[k] = one.v[t]
-                lines.slot[k] = -1
-                k += 1
-    lines.filled[0] = 0
-    start_masks(work)
-
-
-@jit
-def _close(one, spans, work):
-    """beta and the residuals after steps among all variables. In place: one."""
-    k = 0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            one.beta[t] = work.beta[k]
-            one.v[t] = work.values[k]
-            k += 1
-
-
-@jit
-def _every(spans, members):
-    """The lanes of all variables. In place: members."""
-    k = 0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            members[k] = t
-            k += 1
-
-
-@jit
-def _residuals(shape, one, spans, work, lines, packed):
+def _residuals(shape, one, work, lines, packed):
     """v = c - K beta of all variables, from whole rows in float32. Rows that are not there yet are computed.
 
     Returns the sum of |beta|. In place: v, lines, and the room.
     """
-    support, total, k = 0, 0.0, 0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            one.field[k] = 0.0
-            if one.beta[t] != 0.0:
-                packed.lanes[support] = row_of(work, shape, lines, None, k)
-                packed.coef_single[support] = one.beta[t]
-                total += abs(one.beta[t])
-                support += 1
-            k += 1
-    add_rows(work.gram, packed.lanes[:support], packed.coef_single, 0, k, one.field)
-    k = 0
-    for s in range(spans.shape[0]):
-        for t in range(spans[s, 0] * LANES, spans[s, 1] * LANES):
-            one.v[t] = one.c[t] - one.field[k]
-            k += 1
+    support, total, size = 0, 0.0, one.beta.shape[0]
+    for t in range(size):
+        one.field[t] = 0.0
+        if one.beta[t] != 0.0:
+            packed.lanes[support] = row_of(work, shape, lines, None, t)
+            packed.coef_single[support] = one.beta[t]
+            total += abs(one.beta[t])
+            support += 1
+    add_rows(work.gram, packed.lanes[:support], packed.coef_single, 0, size, one.field)
+    for t in range(size):
+        one.v[t] = one.c[t] - one.field[t]
     return total
 
 
 @jit
-def from_all(shape, points, one, spans, sides, cost, size, members, work, lines, few, packed, tol, how, most_steps):
+def from_all(shape, points, one, members, work, lines, few, packed, tol, how, most_steps):
     """A problem of one working set: pair steps among all variables, and later among those near the margin if they are few.
 
-    Whole rows of kernel values are kept, and give the residuals of all. `how` is (the violation at which the first steps end,
-    the width of the strip, the number of turns). Returns (steps, turns, kernel values, residuals in float64, support vectors,
-    sum of |beta|, high, low, bias, objective, gap). In place: one, members, and the room.
+    Whole rows of kernel values are kept, and give the residuals of all. `how` is (the share of the violation at which the
+    first steps end, the width of the strip, the number of turns). Returns (steps, kernel values, sum of |beta|, high, low,
+    bias, turns). In place: one, members, and the room.
     """
     rough, width, most_turns = how
-    begin(points, one, spans, sides, cost)
+    size = one.beta.shape[0]
     whole, rows = _first(work, lines, size)
-    _open(points, one, spans, whole, rows)
-    steps, _, _ = pair_steps(whole, max(INNER_TOL * tol, rough), RELAX, TAU, most_steps, shape, rows)
-    repair_sum(whole, 0.0)
-    _close(one, spans, whole)
-    high, low, bias = _extremes(one, spans)
-    turns, evals, moved, enough = 1, 0, 0.0, tol
-    while turns == 1 or (turns < most_turns and steps < most_steps and high - low > enough):
-        count, left = _near(one, spans, bias, width, 1, members)[0], most_steps - steps
+    _forget(rows, 0)
+    steps, turns, evals, moved, high, low, bias, enough = 0, 0, 0, 0.0, 0.0, 0.0, 0.0, tol
+    while turns < 2 or (turns < most_turns and steps < most_steps and high - low > enough):
+        count = _near(one, bias, width, 1, members)[0] if turns > 0 else size
         if 2 * count > size:
             count = size
-            _every(spans, members)
-            steps += _among(shape, points, one, members, size, whole, rows, tol, NOISE, left)
+            for k in range(size):
+                members[k] = k
+            share = NOISE if turns > 0 else rough
+            steps += _among(shape, points, one, members, size, whole, rows, tol, share, most_steps - steps)
         elif count > 0:
             if rows.filled[0] + count > work.gram.shape[0]:  # without room for more, the whole rows are forgotten
                 evals += rows.filled[0] * size
-                rows.filled[0] = 0
-                for k in range(size):
-                    rows.slot[k] = -1
+                _forget(rows, 0)
             part, own = _first(work, few, _padded(count))
             _gather(points, members, count, own, rows.filled[0])
-            steps += _among(shape, points, one, members, count, part, own, tol, NOISE, left)
+            steps += _among(shape, points, one, members, count, part, own, tol, NOISE, most_steps - steps)
             evals += (own.filled[0] - rows.filled[0]) * count
         for k in range(count):
             one.beta[members[k]] = work.beta[k]
-        moved = _residuals(shape, one, spans, whole, rows, packed)
-        high, low, bias = _extremes(one, spans)
-        enough = max(tol, 2.0 * points.error * moved)
+        if turns > 0:
+            moved = _residuals(shape, one, whole, rows, packed)
+            enough = max(tol, 2.0 * points.error * moved)
+        else:
+            for k in range(size):
+                one.v[k] = whole.values[k]
+        high, low, bias = bias_of(one.v, one)
         turns += 1
-    evals += rows.filled[0] * size
-    count, support, high, low, bias, objective, gap = finish(
-        shape, points, one, spans, packed, high, low, bias, 2.0 * points.error * moved, False
-    )
-    return steps, turns, evals, count, support, moved, high, low, bias, objective, gap
+    return steps, evals + rows.filled[0] * size, moved, high, low, bias, turns

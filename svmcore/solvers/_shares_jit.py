@@ -9,8 +9,9 @@ import numpy as np
 from svmcore._types import FloatArray
 from svmcore.compiler.jit import jit
 from svmcore.simd.passes import best_partner, update_pair
-from svmcore.simd.vector import BIG, BIG_32, fmax, fmin
-from svmcore.solvers._block_jit import CONCAVE, INNER_TOL, NOISE, NONCONVEX, RELAX, TAU, extremes, row_of
+from svmcore.simd.vector import BIG_32
+from svmcore.solvers._block_jit import CONCAVE, INNER_TOL, NOISE, NONCONVEX, RELAX, TAU, row_of
+from svmcore.solvers._ends_jit import bias_of, ends_of, middle_of, worth_of
 from svmcore.solvers._small_jit import (
     ABOVE,
     BELOW,
@@ -28,7 +29,6 @@ from svmcore.solvers._small_jit import (
     Patience,
     _add_up,
     _from_matrix,
-    _measured,
     _on_face,
     _opened,
     _solve,
@@ -132,24 +132,6 @@ def steps_on_sides(work, desk, stop, most, source):
 
 
 @jit
-def _extremes_of_side(work, v, above):
-    """(high, low, multiplier) of the variables of one side; the multiplier is the mean residual of the free ones."""
-    high, low, total, count = -BIG, BIG, 0.0, 0
-    for t in range(v.shape[0]):
-        if (work.upper[t] > 0.0) == above:
-            grows, shrinks = work.beta[t] < work.upper[t], work.beta[t] > work.lower[t]
-            high = fmax(high, v[t] if grows else -BIG)
-            low = fmin(low, v[t] if shrinks else BIG)
-            total += v[t] if grows and shrinks else 0.0
-            count += grows and shrinks
-    if count > 0:
-        return high, low, total / count
-    if high <= -BIG:
-        return high, low, low
-    return high, low, high if low >= BIG else 0.5 * (high + low)
-
-
-@jit
 def _solve_on_sides(source, work, dual, desk, tol, patience):
     """`_solve` where the variables above zero keep their sum, and those below zero theirs. In place: all but the problem.
 
@@ -159,8 +141,9 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
     most, v, told = min(patience.each * m + patience.more, patience.most), dual.v, dual.told
     while True:
         support = _from_matrix(source, dual.c, work.beta, desk, v)
-        high, low, above = _extremes_of_side(work, v, True)
-        high_below, low_below, below = _extremes_of_side(work, v, False)
+        high, low, total, free = ends_of(v, work, 0.0, 1.0)
+        high_below, low_below, total_below, free_below = ends_of(v, work, 0.0, -1.0)
+        above, below = middle_of(high, low, total, free), middle_of(high_below, low_below, total_below, free_below)
         violation = max(max(high - low, high_below - low_below), 0.0)
         if not violation > tol or rounds >= patience.rounds or steps >= most or bits:
             break
@@ -296,9 +279,9 @@ def _with_cost(source, work, dual, desk, own, least, t, tol, patience):
     _boxed(work, own, t)
     for k in range(beta.shape[0]):
         beta[k] = min(max(beta[k], work.lower[k]), work.upper[k])
-    high, low, _ = extremes(v, beta, work.lower, work.upper)
+    high, low, told[BIAS] = bias_of(v, work)
     told[VIOLATION] = max(high - low, 0.0)
-    told[BIAS], told[OBJECTIVE], told[GAP] = _measured(work, dual, high, low)
+    told[OBJECTIVE], told[GAP] = worth_of(work, dual, told[BIAS])
     told[INVERSE] = t
     _add_up(beta, told)
 

@@ -15,24 +15,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.compiler.jit import jit
 from svmcore.simd.loops import add_block_64, add_rows, pack_rows
-from svmcore.simd.vector import BIG, ROWS
+from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import (
     INNER_TOL,
     NOISE,
     RELAX,
     TAU,
     WorkingSet,
-    extremes,
     pair_steps,
     repair_sum,
     start_masks,
 )
 from svmcore.solvers._crowd_sets_jit import grown, solved
+from svmcore.solvers._ends_jit import bias_of, worth_of
 
 # What is said of a problem, by place.
 STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE, SUM, SQUARES = range(
@@ -249,47 +247,12 @@ def _on_face(source, work, dual, desk, apart):
 
 
 @jit
-def _bias(work, v, high, low):
-    """The mean residual of the free variables. When none is free, it is the midpoint of the optimal interval."""
-    total, count = 0.0, 0
-    for t in range(v.shape[0]):
-        free = work.lower[t] < work.beta[t] < work.upper[t]
-        total += v[t] if free else 0.0
-        count += free
-    if count > 0:
-        return total / count
-    if high <= -BIG:
-        return 0.0 if low >= BIG else low
-    return high if low >= BIG else 0.5 * (high + low)
-
-
-@jit
 def _add_up(beta, told):
     """Tell the sum of beta, and that of its squares. In place: told."""
     told[SUM] = told[SQUARES] = 0.0
     for t in range(beta.shape[0]):
         told[SUM] += beta[t]
         told[SQUARES] += beta[t] * beta[t]
-
-
-@jit
-def _measured(work, dual, high, low):
-    """(bias, objective, gap) of a point whose residual is known. A box without an end or a diagonal has no gap to name."""
-    c, diag, v = dual.c, dual.diag, dual.v
-    bias = _bias(work, v, high, low)
-    objective, gap = 0.0, 0.0
-    for t in range(v.shape[0]):
-        beta, d = work.beta[t], diag[t]
-        objective -= 0.5 * beta * (c[t] + v[t])
-        u = v[t] + d * beta - bias
-        best = work.upper[t] if u > 0.0 else work.lower[t]
-        if d > 0.0:
-            best = min(max(u / d, work.lower[t]), work.upper[t])
-        if np.isinf(best):
-            gap += BIG if u != 0.0 else 0.0
-        else:
-            gap += (best - beta) * (u - 0.5 * d * (best + beta))
-    return bias, objective, gap
 
 
 @jit
@@ -306,9 +269,9 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
             support = _from_points(shape, exact, dual.c, work.beta, desk, v)
         elif source is not None:
             support = _from_matrix(source, dual.c, work.beta, desk, v)
-        high, low, _ = extremes(v, work.beta, work.lower, work.upper)
+        high, low, bias = bias_of(v, work)
         violation = max(high - low, 0.0)
-        bias, objective, gap = _measured(work, dual, high, low)
+        objective, gap = worth_of(work, dual, bias)
         if not violation > goal and gap > LARGE_GAP * abs(gap - objective):
             goal = max(SHARPER * violation, SHARPEST * tol)
         if not violation > goal or left == 0 or steps >= most or bits:
