@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,16 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
     """The command line, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return Command(capfd.readouterr)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises, which a job in the background ignores; and whoever has caught it leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    held = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+    assert held is signal.default_int_handler
 
 
 @pytest.fixture(scope="session")

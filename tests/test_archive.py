@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept import file_of, parts_of
 
 import svmcore
 from svmcore._types import Kernel, KernelKind
@@ -187,10 +188,7 @@ def as_it_was(parts: dict[str, np.ndarray], version: str, name: bool = False) ->
 )
 def test_files_of_older_versions_are_read(made, version, name):
     found = made()
-    file = io.BytesIO()
-    found.save(file)
-    file.seek(0)
-    parts = archive.read("it", file)
+    parts = archive.read("it", file_of(found))
     again = svmcore.load(written(**as_it_was(parts, version, name)))
     if version.startswith("svmcore-cv"):
         np.testing.assert_array_equal(again.decision_scores(2.0), found.decision_scores(2.0))
@@ -215,8 +213,7 @@ def test_processes_are_kept_in_files(solver, tmp_path):
         again.predict(X[:5] + 0.1, return_std=True), gp.predict(X[:5] + 0.1, return_std=True), strict=True
     ):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
-    with np.load(tmp_path / "gp.npz") as stored:
-        parts = dict(stored)
+    parts = parts_of(tmp_path / "gp.npz")
     for damage in ({"alpha": np.zeros(3)}, {"solver": np.array("guess")}, {"noise": np.array(-1.0)}):
         with pytest.raises(svmcore.InputError, match="is damaged"):
             svmcore.load(written(**{**parts, **damage}))

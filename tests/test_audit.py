@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from kept import file_of, stored
 from scipy import sparse
 from test_libsvm import KERNELS, TYPES, X, Y, needs_libsvm, trained
 
@@ -59,9 +59,7 @@ LABELS = {"balanced": "three", "rest": "three", "tube": "number", "quantile": "n
 def test_what_was_trained_here_is_verified_and_keeps_its_terms(kind, options):
     options = {} if kind in ("one class", "nu tube") else options
     machine = MADE[kind](tol=1e-4, **options)
-    file = io.BytesIO()
-    machine.save(file)
-    file.seek(0)
+    file = file_of(machine)
     data = X + 1.0 if kind == "one class" else X
     for rows in (slice(None), PERMUTED):
         file.seek(0)
@@ -118,10 +116,7 @@ def test_data_far_from_zero_are_verified_in_any_order(kind, form):
     y, order = FAR_Y[kind], np.random.default_rng(2).permutation(60)
     train = {"two": svmcore.train_svc, "three": svmcore.train_classes, "number": svmcore.train_svr}[kind]
     machine = train(FAR, y, 2.0, kernel="linear")
-    file = io.BytesIO()
-    machine.save(file, format=form)
-    file.seek(0)
-    read = svmcore.load(file)
+    read = stored(machine, format=form)
     for rows in (slice(None), order):
         found = svmcore.verify(read, (FAR[rows], y[rows]), C=2.0, epsilon=0.1 if kind == "number" else None)
         assert found.ok, str(found)
@@ -139,10 +134,7 @@ def test_paths_are_verified_at_a_C():
 def test_sparse_rows_duplicates_and_weights():
     twice, y = np.concatenate([X, X[:40]]), np.concatenate([Y["two"], -Y["two"][:40]])
     machine = svmcore.train_svc(sparse.csr_matrix(twice), y, 3.0, tol=1e-6)
-    file = io.BytesIO()
-    machine.save(file, format="libsvm")
-    file.seek(0)
-    found = svmcore.verify(svmcore.load(file), (sparse.csr_matrix(twice[::-1]), y[::-1]), tol=1e-5)
+    found = svmcore.verify(stored(machine, format="libsvm"), (sparse.csr_matrix(twice[::-1]), y[::-1]), tol=1e-5)
     assert found.ok, str(found)
     assert svmcore.verify(machine, (sparse.csr_matrix(twice), y), tol=1e-5).ok
     weights = np.arange(len(X)) % 3 + 0.5

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from kept import parts_of
 from scipy import sparse
 from test_cv_classes import STRATEGIES, clouds
 
@@ -107,8 +108,7 @@ def test_saved_and_loaded_they_answer_alike(options, strategy, tmp_path):
     np.testing.assert_array_equal(same.decision_function(data), machines.decision_function(data))
     assert same.predict(data).tolist() == machines.predict(data).tolist()
     assert repr(same) == repr(machines)
-    with np.load(tmp_path / "several") as stored:
-        parts = {name: stored[name] for name in stored.files}
+    parts = parts_of(tmp_path / "several")
     for broken in (
         {"n_machines": np.array(2)},
         {"strategy": np.array("both")},
@@ -352,6 +352,7 @@ def test_costs_that_overflow_are_hard_margins():
 
 
 @ENGINES
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_pairs_in_one_call(engine, monkeypatch):
     over(engine, monkeypatch)
     monkeypatch.setattr(between, "_AT_ONCE", 1.0)
@@ -364,7 +365,6 @@ def test_ctrl_c_ends_pairs_in_one_call(engine, monkeypatch):
         return solve(room, *problem)
 
     monkeypatch.setattr(place, "solve", interrupted)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     with pytest.warns(svmcore.ConvergenceWarning, match="2 of 3 machines; 'red' against 'blue': interrupted"):
         machines = svmcore.train_classes(X, y, n_threads=1)
     assert machines.status is Status.INTERRUPTED

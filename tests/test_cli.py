@@ -63,8 +63,8 @@ def test_path_that_ends_early_is_written_and_said(run, csv, option, monkeypatch)
     assert svmcore.load("p.npz").ended == option[0].strip("-").replace("-", "_")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupt_keeps_what_there_is(run, csv, monkeypatch):
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr("svmcore.path.tracker.WORK_PER_SLICE", 1)  # else all of this path is one slice
     monkeypatch.setattr(output.ProgressLine, "__call__", lambda *_: signal.raise_signal(signal.SIGINT))
     status, out, _ = run("path", csv, "-o", "p.npz", "--plot", "p.png")
@@ -404,8 +404,8 @@ def test_time_limit_is_for_all_phases(run, csv, monkeypatch):
     assert "left out     error curve, picture (the time limit of 50 s is over)" in out
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupt_in_a_later_phase(run, csv, monkeypatch):
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     call = output.ProgressLine.__call__
 
     def interrupt(self, report):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kept import parts_of
 
 import svmcore
 
@@ -135,8 +136,6 @@ def test_what_cannot_be_filled_is_said(run):
 
 def test_a_damaged_fill_is_refused(run):
     assert run("train", "people.csv", "--categorical", "town", "--impute", "mean", "-o", "m.npz", "-q")[0] == 0
-    with np.load("m.npz") as stored:
-        parts = dict(stored)
-    np.savez("bad.npz", **parts | {"feature_fill": np.array([np.nan])})
+    np.savez("bad.npz", **parts_of("m.npz") | {"feature_fill": np.array([np.nan])})
     with pytest.raises(svmcore.InputError, match="what missing values are filled with does not belong"):
         svmcore.load("bad.npz")

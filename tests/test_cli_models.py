@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept import parts_of
 
 import svmcore
 from svmcore.cli.svmtrain import translated
@@ -136,9 +137,7 @@ def test_probabilities_of_folds_that_are_trained_one_by_one(run):
 
 def test_a_damaged_sigmoid_is_refused(run):
     assert run("train", "train.txt", "--probability", "-o", "m.npz", "-q")[0] == 0
-    with np.load("m.npz") as stored:
-        parts = dict(stored)
-    np.savez("bad.npz", **parts | {"calibration": np.array([np.nan, 1.0])})
+    np.savez("bad.npz", **parts_of("m.npz") | {"calibration": np.array([np.nan, 1.0])})
     with pytest.raises(svmcore.InputError, match="its probabilities are not those of a sigmoid"):
         svmcore.load("bad.npz")
 

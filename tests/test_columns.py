@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from kept import packed, parts_of, stored
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
@@ -68,13 +68,6 @@ FITS = {"svc": fit_svc, "svr": fit_svr, "path": fit_path}
 @pytest.fixture(params=FITS)
 def fit(request):
     return FITS[request.param]
-
-
-def stored(machine):
-    file = io.BytesIO()
-    machine.save(file)
-    file.seek(0)
-    return svmcore.load(file)
 
 
 # ---- scaling ---------------------------------------------------------------------------------------------------------
@@ -328,34 +321,18 @@ def test_merged_points_keep_their_names():
 def test_damaged_columns_are_refused(kind, field, value):
     frame = FRAMES["pandas"](X)
     machine = fit_svc(frame, standardize=True) if kind == "svc" else fit_path(frame, standardize=True).path
-    file = io.BytesIO()
-    machine.save(file)
-    file.seek(0)
-    with np.load(file) as parts:
-        fields = {key: parts[key] for key in parts.files}
-    fields[field] = value
-    file = io.BytesIO()
-    np.savez(file, **fields)
-    file.seek(0)
     with pytest.raises(svmcore.InputError, match="is damaged"):
-        svmcore.load(file)
+        svmcore.load(packed(**parts_of(machine) | {field: value}))
 
 
 @pytest.mark.parametrize("kind", ["svc", "path"])
 def test_files_of_the_format_before_are_read(kind):
     machine = fit_svc(X) if kind == "svc" else fit_path(X).path
-    file = io.BytesIO()
-    machine.save(file)
-    file.seek(0)
-    with np.load(file) as parts:
-        fields = {key: parts[key] for key in parts.files}
+    fields = parts_of(machine)
     fields["format"] = np.array(str(fields["format"]).replace("-2", "-1"))
     for name in ("C", "loss", "epsilon"):
         fields.pop(name, None)
-    file = io.BytesIO()
-    np.savez(file, **fields)
-    file.seek(0)
-    again = svmcore.load(file)
+    again = svmcore.load(packed(**fields))
     C = () if kind == "svc" else (2.0,)
     np.testing.assert_array_equal(again.decision_function(NEW, *C), machine.decision_function(NEW, *C))
     assert again.standardized is None

@@ -225,15 +225,11 @@ def test_a_callback_sees_progress_and_stops_the_run(solver):
     assert all(report.seconds >= 0 and report.n_iter >= 0 for report in seen)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_ctrl_c_ends_the_run_with_what_it_has(solver):
-    case, before = first_able(solver), signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        found = case.fit(solver=solver, tol=1e-12, callback=lambda report: signal.raise_signal(signal.SIGINT))
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    case = first_able(solver)
+    found = case.fit(solver=solver, tol=1e-12, callback=lambda report: signal.raise_signal(signal.SIGINT))
     assert found.status in (Status.INTERRUPTED, Status.PRECISION, Status.CONVERGED)
     assert np.isfinite([found.objective, found.gap, found.intercept]).all()
     a = case.dual().variables(coefficients(found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import signal
 import warnings
 
@@ -11,6 +10,7 @@ import pytest
 import strategies
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from kept import parts_of
 from scipy import sparse
 
 import svmcore
@@ -193,20 +193,13 @@ def test_auc_counts_equal_rows_as_ties():
     assert set(cv.fold_errors([0.1, 1.0, 9.0])[0]) == {0.5}
 
 
-def test_leave_one_out_hinge():
-    X, y = noisy(40)
-    cv = svmcore.cv_path(X, y, cv="loo", gamma=0.3, C_max=50.0, score="hinge")
+def test_leave_one_out_is_that_of_the_other_function():
+    X, y = noisy(50)
+    cv, hinge = (svmcore.cv_path(X, y, cv="loo", gamma=0.3, C_max=50.0, score=score) for score in ("error", "hinge"))
     for C in (0.02, 0.5, 3.0, 40.0):
         other = svmcore.leave_one_out(X, y, C, gamma=0.3, tol=1e-8)
         loss = np.maximum(0.0, 1.0 - np.where(y == "yes", 1.0, -1.0) * other.decision_values)
-        assert cv.error(C) == pytest.approx(loss.mean(), rel=1e-4)
-
-
-def test_leave_one_out_is_that_of_the_other_function():
-    X, y = noisy(50)
-    cv = svmcore.cv_path(X, y, cv="loo", gamma=0.3, C_max=50.0)
-    for C in (0.02, 0.5, 3.0, 40.0):
-        other = svmcore.leave_one_out(X, y, C, gamma=0.3, tol=1e-8)
+        assert hinge.error(C) == pytest.approx(loss.mean(), rel=1e-4)
         np.testing.assert_allclose(cv.decision_scores(C), other.decision_values, atol=1e-5)
         assert cv.error(C) == pytest.approx(other.error)
     assert len(cv.folds) == 50
@@ -373,8 +366,7 @@ def test_damaged_files_are_refused(tmp_path):
     X, y = noisy(40)
     file = tmp_path / "cv.npz"
     svmcore.cv_path(X, y, C_max=1.0).save(file)
-    with np.load(file) as stored:
-        parts = {name: stored[name] for name in stored.files}
+    parts = parts_of(file)
     for name in ("about", "codes", "member0_train", "scores0_values"):
         np.savez(file, **{key: value for key, value in parts.items() if key != name})
         with pytest.raises(svmcore.InputError, match="is damaged"):
@@ -446,19 +438,16 @@ def test_a_limit_before_the_first_complete_fold_is_an_error():
 
 
 @pytest.mark.parametrize("gamma", [0.5, "search"])
-def test_an_interrupt_before_the_first_complete_fold_is_one(gamma, request):
-    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.mark.usefixtures("ctrl_c")
+def test_an_interrupt_before_the_first_complete_fold_is_one(gamma):
     X, y = noisy(60)
     with pytest.raises(KeyboardInterrupt):
         svmcore.cv_path(X, y, gamma=gamma, callback=lambda report: signal.raise_signal(signal.SIGINT))
 
 
-def test_interrupt_keeps_complete_folds(monkeypatch, request):
+@pytest.mark.usefixtures("ctrl_c")
+def test_interrupt_keeps_complete_folds(monkeypatch):
     from svmcore.cv import members
-
-    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
     X, y = noisy(120)
     real, seen = members.follow_data, []
@@ -473,7 +462,6 @@ def test_interrupt_keeps_complete_folds(monkeypatch, request):
     with pytest.warns(svmcore.ConvergenceWarning, match=r"ended early \(interrupted\): 3 of 5 folds"):
         cv = svmcore.cv_path(X, y, gamma=0.3)
     assert len(cv.folds) == 3
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_progress_line_names_what_is_left(capsys, monkeypatch):

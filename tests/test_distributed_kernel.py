@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import threading
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kept import parts_of
 from scipy.sparse import csr_matrix
 
 import svmcore
@@ -225,8 +225,7 @@ def test_a_checkpoint_whose_point_is_not_allowed_is_refused(tmp_path, value):
     X, y = wavy(300)
     file = tmp_path / "run.npz"
     train_svc(X, y, parts=2, checkpoint=file, working_set=50)
-    with np.load(file) as stored:
-        arrays = dict(stored)
+    arrays = parts_of(file)
     beta = scan.unpack(arrays["part_0"]).copy()
     beta[np.flatnonzero((beta != 0.0) & (np.abs(beta) != 1.0))[0]] = value
     arrays["part_0"] = scan.pack(scan.ScanState(beta, beta))
@@ -247,9 +246,8 @@ def test_packed_points_come_back_exactly():
     assert (again == state.beta).all()
 
 
-def test_ctrl_c_keeps_the_last_round(request):
-    request.addfinalizer(functools.partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_keeps_the_last_round():
     X, y = wavy(3000)
     rounds_seen = []
 

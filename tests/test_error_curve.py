@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kept import packed, parts_of
 from scipy import sparse
 from test_path import random_problem, two_clouds
 
@@ -204,24 +205,18 @@ def test_progress_is_shown(monkeypatch, capsys, small_pieces):
 
 
 @pytest.mark.compiled
-def test_a_file_from_before_chords_has_the_same_curve(tmp_path):
+def test_a_file_from_before_chords_has_the_same_curve():
     X, y = two_clouds(200)
     path = svm_path(X, y, gamma=0.5, lambda_min=0.05)
     assert (path._track.chord[:, 0] > 0.0).any()
-    path.save(tmp_path / "new.npz")
-    with np.load(tmp_path / "new.npz") as stored:
-        fields = {name: stored[name] for name in stored.files}
+    fields = parts_of(path)
     assert np.array_equal(fields.pop("track_chord"), path._track.chord)
-    with open(tmp_path / "old.npz", "wb") as file:
-        np.savez(file, **fields)
-    old = load(tmp_path / "old.npz")
+    old = load(packed(**fields))
     assert not old._track.chord.any()
     Z, z = two_clouds(90, seed=1)
     wanted, found = path.error_curve(Z, z), old.error_curve(Z, z)
     assert found.values.tolist() == wanted.values.tolist()
     np.testing.assert_allclose(found.breakpoints, wanted.breakpoints, rtol=1e-9)
     fields["track_chord"] = path._track.chord[1:]
-    with open(tmp_path / "bad.npz", "wb") as file:
-        np.savez(file, **fields)
     with pytest.raises(InputError, match="do not belong together"):
-        load(tmp_path / "bad.npz")
+        load(packed(**fields))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn
+from oracle_linear import liblinear
 from scipy import sparse
 from sklearn import datasets, model_selection, svm
 from sklearn.base import clone
@@ -410,18 +411,12 @@ def test_linear_classifiers_are_those_of_liblinear(loss, more, y):
     sure = best[:, -1] - best[:, -2] > 1e-5
     assert np.array_equal(ours.predict(X)[sure], theirs.predict(X)[sure])
     for row in range(len(ours.coef_)):  # nobody is better, by LIBLINEAR's own objective
-        signs = np.where(y == (ours.classes_[1] if len(ours.coef_) == 1 else ours.classes_[row]), 1.0, -1.0)
+        own = np.where(y == (ours.classes_[1] if len(ours.coef_) == 1 else ours.classes_[row]), 1, 0)
         costs = C * WEIGHTS * ours.class_weight_[np.searchsorted(ours.classes_, y)]
         if more.get("class_weight") is None:
-            a, b = (liblinear_objective(each, row, signs, costs, loss, more) for each in (ours, theirs))
+            tau = more.get("intercept_scaling", more.get("fit_intercept", 1.0))
+            a, b = (liblinear(each, row, X, own, costs, loss, tau) for each in (ours, theirs))
             assert a == pytest.approx(b, rel=1e-9)
-
-
-def liblinear_objective(machine, row, signs, costs, loss, more):
-    w, b = machine.coef_[row], np.ravel(machine.intercept_)[row if np.ndim(machine.intercept_) else 0]
-    slack = np.maximum(0.0, 1.0 - signs * (X @ w + b))
-    slack = slack**2 if loss == "squared_hinge" else slack
-    return 0.5 * w @ w + 0.5 * (b / more.get("intercept_scaling", 1.0)) ** 2 + costs @ slack
 
 
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])

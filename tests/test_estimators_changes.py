@@ -264,25 +264,6 @@ def test_a_fitted_estimator_is_arrays_numbers_and_strings(name, params, y):
             assert np.array_equal(getattr(again, attribute), getattr(machine, attribute))
 
 
-def test_rows_of_zeros_and_kernel_functions_come_back_from_a_file():
-    thin = svmcore.SVC().fit(csr_matrix(X), THREE)
-    again = pickle.loads(pickle.dumps(thin))
-    assert np.array_equal(again.predict(csr_matrix(X)), thin.predict(csr_matrix(X)))
-    assert issparse(again.dual_coef_)
-    function = svmcore.SVC(kernel=squares).fit(X, THREE)
-    assert np.array_equal(values(pickle.loads(pickle.dumps(function))), values(function))
-
-
-@pytest.mark.parametrize("y", [TWO, THREE], ids=["two", "three"])
-def test_pickles_of_the_first_version_are_read(y):
-    machine = svmcore.SVC().fit(X, y)
-    state = pickle.loads(pickle.dumps({**vars(machine), "_rows": None}))  # which held the objects
-    assert not isinstance(state["_fitted"], dict)
-    again = svmcore.SVC.__new__(svmcore.SVC)
-    again.__setstate__(state)
-    assert np.array_equal(values(again), values(machine))
-
-
 PATHS = [
     ("SVCPath", {}, TWO), ("SVCPath", {"kernel": "linear"}, TWO), ("SVCPath", {"kernel": "precomputed"}, TWO),
     ("SVCPathCV", {"cv": 3}, TWO), ("SVCPathCV", {"cv": 3, "calibration": "isotonic"}, THREE),
@@ -319,17 +300,28 @@ def test_estimators_that_keep_paths_and_processes_are_arrays_too(name, params, y
     assert again.get_params() == machine.get_params()
 
 
-def test_a_process_of_a_kernel_function_is_pickled_as_it_is():
-    machine = svmcore.GPRegressor(kernel=squares).fit(X, NUMBERS)
-    again = pickle.loads(pickle.dumps(machine))
-    assert np.array_equal(again.predict(X), machine.predict(X))
+@pytest.mark.parametrize("name", ["SVC", "GPRegressor"])
+def test_a_machine_of_a_kernel_function_is_pickled_as_it_is(name):
+    machine = getattr(svmcore, name)(kernel=squares).fit(X, THREE)
+    assert np.array_equal(values(pickle.loads(pickle.dumps(machine))), values(machine))
 
 
-@pytest.mark.parametrize(("name", "params", "y"), PATHS[3:5] + PATHS[6:7] + PATHS[8:9] + PATHS[:1], ids=str)
+def test_sparse_rows_come_back_from_a_file():
+    thin = svmcore.SVC().fit(csr_matrix(X), THREE)
+    again = pickle.loads(pickle.dumps(thin))
+    assert np.array_equal(again.predict(csr_matrix(X)), thin.predict(csr_matrix(X)))
+    assert issparse(again.dual_coef_)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "y"),
+    [STORED[0], ("SVC", {}, THREE), *PATHS[3:5], PATHS[6], PATHS[8], PATHS[0]],
+    ids=str,
+)
 @pytest.mark.filterwarnings("ignore:the score still falls")
-def test_pickles_of_paths_of_the_first_version_are_read(name, params, y):
+def test_pickles_of_the_first_version_are_read(name, params, y):
     machine = getattr(svmcore, name)(**params).fit(X, y)
-    state = pickle.loads(pickle.dumps({**vars(machine), "_rows": None}))
+    state = pickle.loads(pickle.dumps({**vars(machine), "_rows": None}))  # which held the objects
     again = type(machine).__new__(type(machine))
     again.__setstate__(state)
     assert np.array_equal(values(again), values(machine))

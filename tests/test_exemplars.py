@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kept import stored
 from scipy import sparse
 
 import svmcore
@@ -164,17 +165,8 @@ def test_it_behaves_as_a_sequence_and_says_what_it_is():
     assert found[-1].intercept == found[len(Q) - 1].intercept
     with pytest.raises(IndexError, match="there are 19 machines; 19 is none of them"):
         found[19]
-    machine = svmcore.load(saved(found[0]))
+    machine = stored(found[0])
     np.testing.assert_array_equal(machine.predict(X), found[0].predict(X))
-
-
-def saved(machine):
-    import io
-
-    file = io.BytesIO()
-    machine.save(file)
-    file.seek(0)
-    return file
 
 
 def test_later_changes_of_the_rows_change_nothing():

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kept import stored
 from scipy import sparse
 
 import svmcore
@@ -266,10 +267,7 @@ def test_data_far_from_zero_keep_their_classes(kind):
     y = np.digitize(rows[:, 0] + 0.5 * rows[:, 1] ** 2, [-0.3, 0.6] if kind == "three" else [0.0])
     rows += 100.0
     machine = svmcore.train_classes(rows, y, 2.0, kernel="linear")
-    file = io.BytesIO()
-    machine.save(file, format="libsvm")
-    file.seek(0)
-    read = svmcore.load(file)
+    read = stored(machine, format="libsvm")
     np.testing.assert_array_equal(read.predict(rows), machine.predict(rows))
     np.testing.assert_array_equal(machine.support_vectors, rows[machine.support])
     for one, other in zip(getattr(read, "machines", (read,)), machine, strict=True):

@@ -151,18 +151,13 @@ def test_frames_hold_what_tables_hold():
             assert frame[name].tolist() == column.tolist()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_the_path_so_far():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(120, 3))
     y = np.where(X[:, 0] + rng.normal(size=120) > 0, 1, -1)
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.warns(ConvergenceWarning, match="interrupted"):
-            path = svm_path(X, y, gamma=0.5, callback=lambda p: p.n_events > 20 and signal.raise_signal(signal.SIGINT))
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        path = svm_path(X, y, gamma=0.5, callback=lambda p: p.n_events > 20 and signal.raise_signal(signal.SIGINT))
     assert path.ended == "interrupted"
     assert path.stats["n_events"] > 20
     whole = svm_path(X, y, gamma=0.5)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import oracle
 import pytest
+from kept import packed, parts_of, stored
 from scipy import sparse
 
 import svmcore
@@ -215,13 +216,6 @@ def test_repr_and_status_speak():
 # ---------------------------------------------------------------- files
 
 
-def stored(solution: svmcore.Solution) -> svmcore.Solution:
-    file = io.BytesIO()
-    solution.save(file)
-    file.seek(0)
-    return svmcore.load(file)
-
-
 @pytest.mark.parametrize("kernel", [*KERNELS, "precomputed"])
 @pytest.mark.parametrize("layout", ["dense", "csr"])
 def test_a_file_gives_the_same_machine(kernel, layout):
@@ -321,21 +315,6 @@ def test_repr_computes_nothing():
     assert f"relative gap {gap:.1e}" in repr(found)
 
 
-def fields() -> dict[str, np.ndarray]:
-    file = io.BytesIO()
-    train().save(file)
-    file.seek(0)
-    with np.load(file) as opened:
-        return dict(opened)
-
-
-def packed(**parts: object) -> io.BytesIO:
-    file = io.BytesIO()
-    np.savez(file, **parts)
-    file.seek(0)
-    return file
-
-
 DAMAGE = {
     "n": [np.array(0), np.array(-5), np.array(10**17), np.array(np.inf), np.array("many"), np.array(3)],
     "kernel": [
@@ -355,14 +334,14 @@ DAMAGE = {
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in DAMAGE.items() for value in values])
 def test_a_damaged_field_is_refused(name, value):
     with pytest.raises(svmcore.InputError, match="is damaged"):
-        svmcore.load(packed(**{**fields(), name: value}))
+        svmcore.load(packed(**{**parts_of(train()), name: value}))
 
 
 @pytest.mark.parametrize(
     "name", ["kernel", "numbers", "n", "status", "solver", "support", "dual_coef", "support_vectors"]
 )
 def test_a_missing_field_is_refused(name):
-    parts = fields()
+    parts = parts_of(train())
     del parts[name]
     with pytest.raises(svmcore.InputError, match=f"is damaged: .*{name}"):
         svmcore.load(packed(**parts))
@@ -377,11 +356,7 @@ def wrapping(starts):
 
 
 def test_sparse_vectors_that_point_outside_are_refused():
-    file = io.BytesIO()
-    train("csr").save(file)
-    file.seek(0)
-    with np.load(file) as opened:
-        parts = dict(opened)
+    parts = parts_of(train("csr"))
     for change in (
         {"sv_indices": parts["sv_indices"] + 100},
         {"sv_indptr": parts["sv_indptr"][::-1]},
