@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -129,16 +128,20 @@ def refuse_other_arrays(X: Any) -> None:
         )
 
 
-@contextmanager
-def as_it_was(estimator: Any) -> Iterator[None]:
+class as_it_was:
     """All or nothing: where something fails, the estimator keeps every attribute that it had."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
+
+    def __init__(self, estimator: Any) -> None:
+        self.now = vars(estimator)
+        self.before = self.now.copy()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        if kind is not None:
+            self.now.clear()
+            self.now.update(self.before)
 
 
 @functools.cache
@@ -155,8 +158,10 @@ def _parameters(kind: type) -> list[str]:
 
 def asked(estimator: Any) -> dict[str, Any]:
     """The parameters, by name; what can be written to in their place is copied."""
-    values = [(name, getattr(estimator, name)) for name in _names(estimator.__class__)]
-    return {name: value.copy() if isinstance(value, dict) else value for name, value in values}
+    return {
+        name: value.copy() if isinstance(value := getattr(estimator, name), dict) else value
+        for name in _names(estimator.__class__)
+    }
 
 
 def weights_of(sample_weight: Any, n: int) -> FloatArray:
@@ -182,26 +187,28 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
 
     def _check(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """Training data as arrays, and what they tell: `n_features_in_`, `classes_`."""
-        if self._targets != "none":
+        targets = self._targets
+        if targets != "none":
             come_in(y, "y")
         X, y = self._check_points(X, y)
         n, classes = count(X), None
-        if self._targets == "classes":
+        if targets == "classes":
             y, classes = self._check_labels(y, n)
-        elif self._targets == "numbers":
+        elif targets == "numbers":
             if type(y) is not np.ndarray or y.ndim != 1:
                 y = sk.column_or_1d(y, warn=True)
             y = border.vector(y, "y", n)
-        return TrainingData(X, y, self._check_weights(sample_weight, n, y, classes), classes)
+        weights = None if sample_weight is None else self._check_weights(sample_weight, n, y, classes)
+        return TrainingData(X, y, weights, classes)
 
     def _check_points(self, X: Any, y: Any) -> tuple[Any, Any]:
         """X as a matrix, and y."""
-        come_in(X, "X")
         labelled = self._targets != "none"
         if (plain(X) or plain_rows(X)) and (not labelled or np.shape(y)[:1] == X.shape[:1]):
             self.__dict__.pop("feature_names_in_", None)
             self.n_features_in_ = X.shape[1]
             return X, y
+        come_in(X, "X")
         how = {"accept_sparse": "csr", "dtype": np.float64, "order": "C"}
         if not labelled:
             return sk.validate_data(self, X, **how), y
@@ -229,10 +236,8 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
             raise InputError(f"The number of classes has to be greater than one; got {len(classes)} class")
         return codes, classes
 
-    def _check_weights(self, sample_weight: Any, n: int, y: Any, classes: Any) -> FloatArray | None:
+    def _check_weights(self, sample_weight: Any, n: int, y: Any, classes: Any) -> FloatArray:
         """Weights; a negative one takes its row away, as in LIBSVM."""
-        if sample_weight is None:
-            return None
         weights = weights_of(sample_weight, n)
         if not weights.any():
             raise InputError(
@@ -279,26 +284,33 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         "Solver terminated early (max_iter={}).  Consider pre-processing your data with StandardScaler or MinMaxScaler."
     )
 
-    @sk.with_callbacks  # type: ignore[untyped-decorator]
     def _run(self, X: Any, y: Any, sample_weight: Any) -> list[tuple[str, type[Warning]]]:
-        """`fit` with callbacks around it; what is to be said when it is over."""
+        """`fit`, with scikit-learn's callbacks around it where there are some; what is to be said when it is over."""
         refuse_other_arrays(X)
-        context = self._context()
-        if context is not None:
-            metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
-            context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+        watched = "_skl_callbacks" in self.__dict__ or "_parent_callback_ctx" in self.__dict__
+        return self._watched(X, y, sample_weight) if watched else self._unwatched(X, y, sample_weight, None)
+
+    @sk.with_callbacks  # type: ignore[untyped-decorator]
+    def _watched(self, X: Any, y: Any, sample_weight: Any) -> list[tuple[str, type[Warning]]]:
+        """`_run` with callbacks."""
+        context = self._init_callback_context(max_subtasks=None)
+        metadata = {} if sample_weight is None else {"sample_weight": sample_weight}
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y, metadata=metadata)
+        told = self._unwatched(X, y, sample_weight, self._hook(context))
+        context.call_on_fit_task_end(
+            estimator=self, X=X, y=y, metadata=metadata, reconstruction_attributes=lambda: dict(vars(self))
+        )
+        return told
+
+    def _unwatched(self, X: Any, y: Any, sample_weight: Any, callback: Any) -> list[tuple[str, type[Warning]]]:
+        """Check, solve, store."""
         with as_it_was(self), listening() as told:
             try:
-                data = self._check(X, y, sample_weight)
-                self._solve(data, self._hook(context))
+                self._solve(self._check(X, y, sample_weight), callback)
             except InputError:
                 self._in_their_words(X, y)
                 raise
             self._asked = asked(self)
-        if context is not None:
-            context.call_on_fit_task_end(
-                estimator=self, X=X, y=y, metadata=metadata, reconstruction_attributes=lambda: dict(vars(self))
-            )
         return told
 
     def _in_their_words(self, X: Any, y: Any) -> None:
@@ -312,15 +324,9 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
     def _solve(self, data: TrainingData, callback: Callable[[Any], Any] | None) -> None:
         raise NotImplementedError
 
-    def _context(self) -> Any:
-        """The context of scikit-learn's callbacks, where there are some."""
-        if "_skl_callbacks" in self.__dict__ or "_parent_callback_ctx" in self.__dict__:
-            return self._init_callback_context(max_subtasks=None)
-        return None
-
     def _hook(self, context: Any) -> Callable[[Any], bool] | None:
         """A callback of ours that makes a task of scikit-learn's of each report, now and then."""
-        if context is None or "_skl_callbacks" not in self.__dict__:
+        if "_skl_callbacks" not in self.__dict__:
             return None
         last = time.perf_counter()
 

@@ -8,6 +8,7 @@ not depend on the number of threads. Short products are never shared out.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -305,23 +306,28 @@ class _Tiles:
         return out
 
 
+def single_frame(K: Any, shape: vector.Shape, *, centred: bool) -> tuple[FloatArray, float]:
+    """What dense points are moved by, and then multiplied by, before they are rounded to single precision."""
+    kind, exponential = K.kernel.kind, facts_of(K.kernel).exponential
+    moved = exponential or (kind == KernelKind.LINEAR and centred)
+    centre = np.add.reduce(K.X) / K.n if moved else np.zeros(K.n_features)
+    return centre, math.sqrt(shape.scale) if kind == KernelKind.RBF else shape.scale if exponential else 1.0
+
+
 class DenseTiles(_Tiles):
     """Tiles over dense points. `centred` data have the same dual solution when the kernel is linear and sum(beta) = 0."""
 
     def __init__(self, K: Any, *, centred: bool, n_threads: int = 1) -> None:
         super().__init__(K, n_threads)
-        kind, scale, width = K.kernel.kind, self.shape.scale, K.n_features
+        kind, width = K.kernel.kind, K.n_features
         self.form = with_constant(self.exact) if 0 < terms_of(K.kernel, width) <= FEW_TERMS else None
         self.exact_products = self.exact_products or self.form is not None
-        centre = np.zeros(width)
-        if facts_of(K.kernel).exponential or (kind == KernelKind.LINEAR and centred):
-            centre = K.X.sum(axis=0) / self.n
         self.effort = float(width)
-        factor = np.sqrt(scale) if kind == KernelKind.RBF else scale if kind == KernelKind.LAPLACIAN else 1.0
+        centre, factor = single_frame(K, self.shape, centred=centred)
         count = -(-self.n // LANES)
         near = kind == KernelKind.RBF and self.costly
         self.panels, squares = lent("panels", (count, width + near, LANES), np.float32), np.empty(count * LANES)
-        self.centre, self.factor = centre, float(factor)
+        self.centre, self.factor = centre, factor
         self._pack(np.arange(self.n), self.panels, squares)
         sizes, self.single_shape, self.last = squares[: self.n], self.shape, squares if near else None
         if near and sizes.max(initial=0.0) <= NEAR:
@@ -610,12 +616,15 @@ class OracleTiles:
         """Nothing is kept."""
 
 
-def _looks_binary(X: FloatArray) -> bool:
-    """Whether some rows hold nothing but zeros and ones."""
-    some = X[:: max(1, len(X) // 8)]
+def one_hot(X: FloatArray) -> Any:
+    """Dense data as a sparse matrix, if they are zeros and ones, and mostly zeros; else None."""
     if X[0, 0] not in (0.0, 1.0):
-        return False
-    return bool(((some == 0.0) | (some == 1.0)).all())
+        return None
+    some = X[:: max(1, len(X) // 8)]
+    if not ((some == 0.0) | (some == 1.0)).all() or np.count_nonzero(X) >= _SPARSE * X.size:
+        return None
+    rows = csr_array(X)
+    return rows if is_binary(rows.indptr.astype(np.int64), rows.data) else None
 
 
 def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
@@ -634,14 +643,8 @@ def make_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTil
 def _new_tiles(K: Any, *, centred: bool) -> DenseTiles | SparseTiles | OracleTiles:
     if K.kernel.kind not in SHAPES or K.function is not None:
         return OracleTiles(K)
-    dense = K.dense
-    if not dense or (_looks_binary(K.X) and np.count_nonzero(K.X) < _SPARSE * K.n * K.n_features):
-        X = csr_array(K.X) if dense else None
-        indptr, indices, data = (
-            (X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data)
-            if X is not None
-            else (K.points.indptr, K.points.indices, K.points.data)
-        )
-        if not dense or is_binary(indptr, data):
-            return SparseTiles(K, indptr, indices, data)
-    return DenseTiles(K, centred=centred, n_threads=K.n_threads)
+    rows = one_hot(K.X) if K.dense else K.points
+    if rows is None:
+        return DenseTiles(K, centred=centred, n_threads=K.n_threads)
+    indptr, indices = rows.indptr.astype(np.int64, copy=False), rows.indices.astype(np.int32, copy=False)
+    return SparseTiles(K, indptr, indices, rows.data)

@@ -260,7 +260,7 @@ def _move(old: _Kept, training: Training, keep: IntArray, solution: Solution) ->
         if not (at_tolerance(measured, run) and Reached(run.solver, raw, measured).finite):
             return None
     training = training._replace(kept=[_Kept(problem, simple)])
-    answer = solution_of(problem, K, raw, measured, run, control.seconds, training)
+    answer = solution_of(problem, K, raw, measured, run, control.seconds, training, run.solver)
     speak(answer, measured, problem, run)
     return answer
 

@@ -181,7 +181,7 @@ def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, An
 
 def column_names(X: Any) -> tuple[str, ...] | None:
     """The column names of a data frame of any library, when all of them are strings."""
-    columns = getattr(X, "columns", None)
+    columns = None if type(X) is np.ndarray else getattr(X, "columns", None)
     if columns is None or callable(columns) or len(getattr(X, "shape", ())) != 2:
         return None
     names = tuple(columns)
@@ -234,7 +234,7 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
 
 def features(X: Any, name: str = "X") -> Any:
     """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices."""
-    if is_sparse(X) or hasattr(X, "tocsr"):
+    if type(X) is not np.ndarray and (is_sparse(X) or hasattr(X, "tocsr")):
         return _sparse_features(X, name)
     try:
         given = entered(X, name)
@@ -255,7 +255,9 @@ def features(X: Any, name: str = "X") -> Any:
 
 def _contiguous(given: NDArray[Any]) -> FloatArray:
     """`given` as C-ordered float64: itself, or a copy in memory that fits hand on."""
-    if given.ndim < 2 or (given.dtype == np.float64 and given.flags.c_contiguous) or given.dtype.kind not in "biuf":
+    if given.dtype == np.float64 and given.flags.c_contiguous and given.ndim == 2:
+        return given
+    if given.ndim < 2 or given.dtype.kind not in "biuf":
         return np.ascontiguousarray(given, dtype=np.float64)
     array: FloatArray = lent("points", given.shape)
     array[...] = given
@@ -443,12 +445,12 @@ def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.nda
     """The values of an array in order, and their places where these are had without sorting: of few whole numbers, or two."""
     kind = array.dtype.kind
     if kind in "biuf" and len(array):
-        low, high = array.min(), array.max()
+        low, high = np.minimum.reduce(array), np.maximum.reduce(array)
         if kind in "iu" and low >= 0 and high < len(array):  # somebody's numbers of classes
             array = array.astype(np.int64)
-            there = np.bincount(array) > 0
-            (classes,) = there.nonzero()
-            places = array if len(classes) == len(there) else (np.cumsum(there) - 1)[array]
+            counts = np.bincount(array)
+            (classes,) = counts.nonzero()
+            places = array if len(classes) == len(counts) else (np.cumsum(counts > 0) - 1)[array]
             return classes.astype(low.dtype), places
         if low < high and ((array == low) | (array == high)).all():
             return np.array([low, high]), array == high
@@ -561,7 +563,7 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
         raise _several(classes)
     if kept is not None and np.unique(codes[kept]).size < 2:
         raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
-    return np.where(codes == 1, 1.0, -1.0), classes
+    return 2.0 * codes - 1.0, classes  # type: ignore[return-value]
 
 
 def sample_weights(values: Any, n: int) -> FloatArray | None:

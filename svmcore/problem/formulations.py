@@ -38,43 +38,46 @@ PINBALL = SVR_LOSSES[2]
 
 
 def _dual(
-    signs: FloatArray, c: FloatArray, costs: FloatArray, point: IntArray, squared: bool, equality: bool
+    signs: FloatArray, c: FloatArray, costs: FloatArray | float, point: IntArray, squared: bool, equality: bool
 ) -> DualQP:
     """Boxes and diagonal from costs: a squared loss opens the box and pays on the diagonal."""
+    diag = np.zeros(len(signs))
     if squared:
-        diag = np.where(np.isinf(costs), 0.0, 1.0 / costs)
-        bound = np.full(len(costs), np.inf)
-    else:
-        diag = np.zeros(len(costs))
-        bound = costs
-    reach = signs * bound
+        diag += np.where(np.isinf(costs), 0.0, 1.0 / costs)
+    reach = signs * (np.inf if squared else costs)
     return DualQP(c, np.minimum(reach, 0.0), np.maximum(reach, 0.0), diag, point, equality)
 
 
-def svc(y: FloatArray, costs: FloatArray, loss: str, equality: bool) -> DualQP:
-    """Classification of labels y = +-1 with per-point costs C_i = C * weight."""
+def svc(y: FloatArray, costs: FloatArray | float, loss: str, equality: bool) -> DualQP:
+    """Classification of labels y = +-1 with costs C_i = C * weight, one for each point or one for all."""
     signs = np.asarray(y, dtype=np.float64)
-    if len(costs) and costs.min() > NEGLIGIBLE:
-        return _dual(signs, signs, costs, np.arange(len(costs)), loss == "squared_hinge", equality)
+    if not isinstance(costs, np.ndarray) or (len(costs) and costs.min() > NEGLIGIBLE):
+        return _dual(signs, signs, costs, np.arange(len(signs)), loss == "squared_hinge", equality)
     point = np.flatnonzero(costs > NEGLIGIBLE)
     return _dual(signs[point], signs[point], costs[point], point, loss == "squared_hinge", equality)
 
 
-def svr(y: FloatArray, costs: FloatArray, epsilon: float, loss: str, equality: bool) -> DualQP:
-    """Regression of targets y with a tube of half-width epsilon; first all growing variables, then all shrinking ones."""
+def _kept(y: FloatArray, costs: FloatArray | float) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The points that cost something, their targets and their costs."""
+    if not isinstance(costs, np.ndarray):
+        return np.arange(len(y)), y.copy(), np.full(len(y), costs)
     kept = np.flatnonzero(costs > NEGLIGIBLE)
-    signs = np.concatenate([np.ones(len(kept)), -np.ones(len(kept))])
-    target = np.concatenate([y[kept], y[kept]])
-    point = np.concatenate([kept, kept])
-    costs = np.concatenate([costs[kept], costs[kept]])
+    return kept, y[kept], costs[kept]
+
+
+def svr(y: FloatArray, costs: FloatArray | float, epsilon: float, loss: str, equality: bool) -> DualQP:
+    """Regression of targets y with a tube of half-width epsilon; first all growing variables, then all shrinking ones."""
+    kept, y, costs = _kept(y, costs)
+    target, point, costs = (np.concatenate([each, each]) for each in (y, kept, costs))
+    signs = np.ones(len(point))
+    signs[len(kept) :] = -1.0
     return _dual(signs, target - epsilon * signs, costs, point, loss == "squared_epsilon_insensitive", equality)
 
 
-def quantile(y: FloatArray, costs: FloatArray, tau: float, equality: bool) -> DualQP:
+def quantile(y: FloatArray, costs: FloatArray | float, tau: float, equality: bool) -> DualQP:
     """The tau-quantile of targets y. No bound is zero here: a variable may have either sign."""
-    kept = np.flatnonzero(costs > NEGLIGIBLE)
-    bound = costs[kept]
-    return DualQP(y[kept], (tau - 1.0) * bound, tau * bound, np.zeros(len(kept)), kept, equality)
+    kept, y, bound = _kept(y, costs)
+    return DualQP(y, (tau - 1.0) * bound, tau * bound, np.zeros(len(kept)), kept, equality)
 
 
 def one_class(weights: FloatArray, nu: float) -> DualQP:

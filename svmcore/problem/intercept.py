@@ -36,6 +36,8 @@ class Intercept(NamedTuple):
 
 def wanted(fit_intercept: Any, intercept_scaling: Any, fixed_intercept: Any) -> Intercept:
     """What the three words about the intercept ask for together."""
+    if fit_intercept is True and intercept_scaling is None and fixed_intercept is None:
+        return Intercept(True, None, 0.0)
     embedded = isinstance(fit_intercept, str)
     if embedded and fit_intercept != EMBEDDED:
         raise InputError(f"fit_intercept={fit_intercept!r} is not known; choose True, False or {EMBEDDED!r}")

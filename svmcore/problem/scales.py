@@ -76,8 +76,11 @@ def warn_of_scales(
     X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False, names: Sequence[str] | None = None
 ) -> None:
     """Warn where scales make a distance kernel with gamma="scale" (`by_scale`) meaningless, or made a fit `slow`."""
-    blind = by_scale and facts_of(kernel).exponential
-    if not (blind or slow) or not facts_of(kernel).measure:
+    if not (by_scale or slow):
+        return
+    facts = facts_of(kernel)
+    blind = by_scale and facts.exponential
+    if not (blind or slow) or not facts.measure:
         return
     ratio, widest, narrowest = unevenness(X)
     if ratio <= (_UNEVEN if blind else _SLOW):

@@ -21,13 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from svmcore._kernels import pack_panels
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.threads import split
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import STAGGER, Real, groups_of
-from svmcore.kernel.products import SHAPES
+from svmcore.kernel.products import SHAPES, shape_of
+from svmcore.kernel.spare import lent
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import COSTLY, DenseTiles, make_tiles
+from svmcore.kernel.tiles import COSTLY, one_hot, single_frame
 from svmcore.kernel.whole import gram_of
 from svmcore.simd import loops
 from svmcore.simd.vector import ROWS
@@ -115,13 +117,8 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
     There are at most `most_steps` steps. With -1 their number is decided here.
     """
     patience = patience_of(most_steps)
-    if reads_points(K) and not qp.diag.any():
-        tiles = make_tiles(K, centred=qp.centred)
-        try:
-            if isinstance(tiles, DenseTiles):
-                return _by_points(tiles, qp, start, tol, patience)
-        finally:
-            tiles.release()
+    if reads_points(K) and not qp.diag.any() and one_hot(K.X) is None:
+        return _by_points(K, qp, start, tol, patience)
     if not has_room(K):
         return None
     batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), start.copy())
@@ -129,31 +126,27 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
     return batch.outcome(0, tol)
 
 
-def _by_points(tiles: DenseTiles, qp: DualQP, start: FloatArray, tol: float, patience: Patience) -> Outcome | None:
-    m = len(start)
-    width = -(-m // LANES) * LANES
-    single, double = (_of_variables(source, qp.point, tiles.n) for source in (tiles.panels, tiles.exact))
-    gram = tiles.space(m, np.float32)
+def _by_points(K: KernelMatrix, qp: DualQP, start: FloatArray, tol: float, patience: Patience) -> Outcome | None:
+    """The answer from the points of the variables, packed once in single and once in double precision."""
+    m, point = len(start), qp.point
+    count, shape = -(-m // LANES), shape_of(K.kernel)
+    width = count * LANES
+    centre, factor = single_frame(K, shape, centred=qp.centred)
+    gram = lent("gram", (m + 1, width + STAGGER), np.float32)
     gram[0, :width] = 0.0
     desk = _desk(gram, m, width)
-    desk.diagonal[:m], desk.diagonal[m:] = tiles.K.diagonal[qp.point], 1.0
+    desk.diagonal[:m], desk.diagonal[m:] = K.diagonal[point], 1.0
+    desk.slot[:] = -1
+    single, double = np.empty((count, K.n_features, LANES), np.float32), np.empty((count, K.n_features, LANES))
+    loops.pack_single(K.X, point, centre, factor, 0, count, single, desk.field)
+    double[-1] = 0.0
+    pack_panels(K.X, point, 0, count, double)
     beta = start.copy()
     work = WorkingSet(gram, 1.0, desk.diagonal, desk.values, desk.rise, desk.fall, beta, qp.lower, qp.upper)
-    lines = Lines(single, desk.slot, desk.filled)
-    desk.slot[:] = -1
-    exact = Exact(double, tiles.exact, qp.point, np.empty((groups_of(width), tiles.exact.shape[1], ROWS)))
+    exact = Exact(double, double, np.arange(m), np.empty((groups_of(width), K.n_features, ROWS)))
     dual = Dual(qp.c, qp.diag, qp.total, np.empty(m), np.zeros(TOLD))
-    solve_points(tiles.shape, exact, lines, work, dual, desk, tol, patience)
+    solve_points(shape, exact, Lines(single, desk.slot, desk.filled), work, dual, desk, tol, patience)
     return _outcome(dual.told, beta, tol, qp.total)
-
-
-def _of_variables(source: Real, point: IntArray, n: int) -> Real:
-    """Panels of the points of the variables, in the order of the variables."""
-    if len(point) == n and np.array_equal(point, np.arange(n)):
-        return source
-    out = np.empty((-(-len(point) // LANES), *source.shape[1:]), source.dtype)
-    loops.gather_panels(source, point, out)
-    return out
 
 
 def _outcome(told: FloatArray, beta: FloatArray, tol: float, total: float) -> Outcome | None:

@@ -126,8 +126,8 @@ def svc_problem(
     )
     signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
     share = None if class_weight is None else border.class_weights(class_weight, classes, signs, weights)
-    costs = _costs(C, X.shape[0], share, weights)
-    if share is not None or weights is not None:
+    costs = _costs(C, share, weights)
+    if isinstance(costs, np.ndarray):
         demand_costs(costs, signs > 0.0, signs < 0.0)
     qp = formulations.with_intercept(formulations.svc(signs, costs, loss, bias.found), bias.fixed)
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
@@ -169,8 +169,9 @@ def svr_problem(
         X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
     )
     targets = border.vector(y, "y", X.shape[0])
-    costs = _costs(C, X.shape[0], weights)
-    demand_costs(costs, slice(None))
+    costs = _costs(C, weights)
+    if isinstance(costs, np.ndarray):
+        demand_costs(costs, slice(None))
     if loss == formulations.PINBALL:
         qp, terms = formulations.quantile(targets, costs, tau, bias.found), Terms(C, loss, tau=tau)
     else:
@@ -180,11 +181,11 @@ def svr_problem(
     return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
-def _costs(C: float, n: int, *factors: FloatArray | None) -> FloatArray:
+def _costs(C: float, *factors: FloatArray | None) -> FloatArray | float:
     """What each point costs: C times the factors that there are. A point without weight costs nothing, whatever C is."""
     given = [factor for factor in factors if factor is not None]
     if not given:
-        return np.full(n, C)
+        return C
     share = math.prod(given, start=1.0)
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(share > 0, C * share, 0.0)

@@ -327,7 +327,7 @@ def fit(problem: Problem, run: Run, control: Control, training: Any = None, K: K
             if run.grows and 4.0 * K.n**2 > run.cache_bytes:
                 K.column_bytes = max(run.cache_bytes, int(border.spare_bytes()))
             (name, raw, measured), noise = _chain(qp, K, run, start, control, warm=run.alpha0 is not None)
-        solution = solution_of(problem, K, raw, measured, run._replace(solver=name), control.seconds, training)
+        solution = solution_of(problem, K, raw, measured, run, control.seconds, training, name)
         speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
     return solution
 
@@ -341,13 +341,21 @@ def at_tolerance(measured: Measured, run: Run) -> bool:
 
 
 def solution_of(
-    problem: Problem, K: KernelMatrix, raw: Raw, measured: Measured, run: Run, seconds: float, training: Any
+    problem: Problem,
+    K: KernelMatrix,
+    raw: Raw,
+    measured: Measured,
+    run: Run,
+    seconds: float,
+    training: Any,
+    solver: str,
 ) -> Solution:
     """Assemble the answer."""
     coef = formulations.to_coef(problem.qp, raw.beta, problem.X.shape[0])
-    support = np.flatnonzero(coef)
+    (support,) = coef.nonzero()
     precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     intercept = measured.intercept + problem.shift(K, raw.beta)
+    n_evals, certificate_evals = K.computed
 
     def certified() -> Certificate:
         full = measured.certificate()
@@ -363,9 +371,9 @@ def solution_of(
         status=raw.status,
         converged=raw.status.ok,
         n_iter=raw.n_iter,
-        n_kernel_evals=K.computed[0],
+        n_kernel_evals=n_evals,
         fit_seconds=seconds,
-        solver=run.solver,
+        solver=solver,
         classes=problem.classes,
         kernel=problem.spec.kernel,
         support_vectors=np.empty((0, 0)) if precomputed else _vectors(problem, training, support),
@@ -374,7 +382,11 @@ def solution_of(
         function=problem.spec.function,
         n_threads=run.n_threads,
         trace=raw.trace,
-        stats=raw.stats | {"certificate_evals": K.computed[1]} | ({"estimated": True} if measured.estimated else {}),
+        stats={
+            **raw.stats,
+            "certificate_evals": certificate_evals,
+            **({"estimated": True} if measured.estimated else {}),
+        },
         training=training,
     )
 

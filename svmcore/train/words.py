@@ -48,7 +48,7 @@ def speak(solution: Solution, measured: Measured, problem: Problem, run: Run, no
     `noise` is what rounding does to a violation, where precision ended the run.
     """
     status, relative_gap = solution.status, measured.relative_gap
-    if status in _REMEDIES:
+    if status is not Status.CONVERGED and status in _REMEDIES:
         _say_what_is_lost(solution, measured, run, noise)
     elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
         warn(MEANS_LITTLE, ConvergenceWarning)
