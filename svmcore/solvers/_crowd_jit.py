@@ -31,9 +31,7 @@ from svmcore.simd.vector import BIG, fmax, fmin
 from svmcore.solvers._crowd_forms_jit import _gamma_of, _take_values
 from svmcore.solvers._crowd_pairs_jit import (
     TAU,
-    alone,
     extremes,
-    first_look,
     gap_of,
     in_pairs,
     repair,
@@ -184,9 +182,10 @@ def _patience(n):
 
 
 @jit
-def polished(matrices, piece, booth, tol, told):
-    """Rounds of pair steps, and of the active set where these crawl, from the float64 residual. In place: piece, told."""
-    n, rounds = piece.beta.shape[0], 0
+def polished(matrices, epsilon, booth, g, tol, told):
+    """Rounds of pair steps, and of the active set where these crawl, from the float64 residual. In place: booth, told."""
+    piece, rounds = task_of(booth, g, epsilon), 0
+    n = piece.beta.shape[0]
     budget = _patience(n)
     rested = 0.5 * budget  # after moves on faces, half of the patience is left
     spent = min(told[STEPS], rested) if told[MOVES] > 0.0 else told[STEPS]
@@ -202,7 +201,9 @@ def polished(matrices, piece, booth, tol, told):
                 piece.values[t] = piece.v[t] - middle
                 set_mask(piece, t)
             stop = np.float32(max(INNER_TOL * tol, NOISE * violation))
-            taken = alone(matrices, piece, stop, np.int64(budget - spent), first_look(matrices, piece))
+            booth.todo[0] = g
+            in_pairs(matrices, matrices, booth, 1, epsilon, stop, np.int64(budget - spent))
+            taken = booth.steps[g]
             repair(piece)
             told[STEPS] += taken
             spent += taken
@@ -268,7 +269,7 @@ def _stands(crowd, booth, g):
 
 
 @jit
-def begin_group(matrices, crowd, booth, inverse, begin, count, seen):
+def _begin_group(matrices, others, apart, crowd, booth, inverse, begin, count, seen):
     """Open the tasks begin .. begin + count - 1. Returns how many have no answer yet, which stand at their starts.
 
     In place: booth. `todo` are these.
@@ -276,9 +277,15 @@ def begin_group(matrices, crowd, booth, inverse, begin, count, seen):
     pending = 0
     for g in range(count):
         booth.todo[pending] = g
-        pending += _opened(matrices, crowd, booth, inverse, begin + g, g, seen)
+        own = others if g == 1 else matrices
+        pending += _opened(own, crowd, booth, inverse, begin + g, g, seen)
         seen = (begin + g) // crowd.n_folds
-    if pending > 0 and (_has_way(crowd) or crowd.whole.shape[0] > 0):
+        if apart:
+            way = booth.values[TOGETHER - 1]
+            for t in range(booth.beta.shape[1]):
+                booth.rows[t], way[t] = t, booth.ways[t, g]
+            add_rows(own.single, booth.rows, way, booth.beta.shape[1], booth.values[g])
+    if pending > 0 and not apart and (_has_way(crowd) or crowd.whole.shape[0] > 0):
         _products(matrices.single, booth.ways, booth.values)
     for k in range(pending):
         _stands(crowd, booth, booth.todo[k])
@@ -314,11 +321,11 @@ def _ended(matrices, crowd, booth, tol, certain, task, g, harvest):
     told[STEPS], told[ROUNDS], told[MOVES], told[TURNS] = booth.steps[g], 1.0, 0.0, booth.turns[g]
     high, low, bias = extremes(piece)
     if high - low > tol:
-        polished(matrices, piece, booth, tol, told)
+        polished(matrices, crowd.epsilon, booth, g, tol, told)
         high, low, bias = extremes(piece)
     if certain and tol > SHARP and high - low > SHARP:
         if _nearest(crowd, piece, task, bias) <= SURE * (high - low):
-            polished(matrices, piece, booth, SHARP, told)
+            polished(matrices, crowd.epsilon, booth, g, SHARP, told)
             high, low, bias = extremes(piece)
     gap, primal = gap_of(piece, bias)
     told[VIOLATION], told[GAP], told[PRIMAL], told[BIAS] = max(high - low, 0.0), gap, primal, bias
@@ -326,16 +333,15 @@ def _ended(matrices, crowd, booth, tol, certain, task, g, harvest):
 
 
 @jit
-def _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen, harvest):
-    """Solve and measure some tasks, at most `TOGETHER`. In place: booth, harvest."""
-    pending, epsilon = begin_group(matrices, crowd, booth, inverse, first, count, seen), crowd.epsilon
-    stop, most = np.float32(INNER_TOL * tol), _patience(crowd.values.shape[1])
-    in_pairs(matrices, matrices, booth, pending, epsilon, stop, most)
+def _run_group(matrices, others, apart, crowd, booth, tol, inverse, certain, first, count, seen, harvest):
+    """Solve and measure some tasks, at most `TOGETHER`. `others`: as in `in_pairs`. In place: booth, harvest."""
+    pending, epsilon = _begin_group(matrices, others, apart, crowd, booth, inverse, first, count, seen), crowd.epsilon
+    in_pairs(matrices, others, booth, pending, epsilon, np.float32(INNER_TOL * tol), _patience(crowd.values.shape[1]))
     for k in range(pending):
         repair(task_of(booth, booth.todo[k], epsilon))
-    if crowd.few:
+    if crowd.few or apart:
         for g in range(count):
-            residual(matrices, task_of(booth, g, epsilon), booth)
+            residual(others if g == 1 else matrices, task_of(booth, g, epsilon), booth)
     else:
         for g in range(count):
             for t in range(booth.beta.shape[1]):
@@ -345,7 +351,7 @@ def _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen
             for t in range(booth.beta.shape[1]):
                 booth.v[g, t] = booth.c[g, t] - booth.v[g, t]
     for g in range(count):
-        _ended(matrices, crowd, booth, tol, certain, first + g, g, harvest)
+        _ended(others if g == 1 else matrices, crowd, booth, tol, certain, first + g, g, harvest)
 
 
 @jit
@@ -379,27 +385,7 @@ def run_tasks(matrices, crowd, booth, tol, inverse, certain, harvest):
         count = min(TOGETHER, end - first)
         if crowd.guests.shape[0] > 0:
             _seat(matrices, crowd, first, count)
-        _run_group(matrices, crowd, booth, tol, inverse, certain, first, count, seen, harvest)
-
-
-@jit
-def _run_two(matrices, others, crowd, booth, tol, certain, first, count, harvest):
-    """Solve and measure two tasks, or one, each over its own matrix. In place: booth, harvest."""
-    n, epsilon, way = booth.beta.shape[1], crowd.epsilon, booth.values[TOGETHER - 1]
-    for g in range(count):
-        own = matrices if g == 0 else others
-        _opened(own, crowd, booth, False, first + g, g, -1)
-        for t in range(n):
-            booth.rows[t], way[t] = t, booth.ways[t, g]
-        add_rows(own.single, booth.rows, way, n, booth.values[g])
-        _stands(crowd, booth, g)
-        booth.todo[g] = g
-    in_pairs(matrices, others, booth, count, epsilon, np.float32(INNER_TOL * tol), _patience(n))
-    for g in range(count):
-        own, piece = matrices if g == 0 else others, task_of(booth, g, epsilon)
-        repair(piece)
-        residual(own, piece, booth)
-        _ended(own, crowd, booth, tol, certain, first + g, g, harvest)
+        _run_group(matrices, matrices, False, crowd, booth, tol, inverse, certain, first, count, seen, harvest)
 
 
 @jit
@@ -413,14 +399,12 @@ def run_scaled(matrices, others, own, kernel, crowd, booth, tol, certain, harves
         if fresh != gamma:
             _take_values(matrices, own, kernel, fresh)
             gamma = fresh
-        if count > 1:
-            _run_group(matrices, crowd, booth, tol, False, certain, first, count, -1, harvest)
-        else:
-            count = min(2, end - first)
-            if count == 2:
-                fresh = _gamma_of(own, crowd, first + 1)
-                if fresh != gamma_2:
-                    _take_values(others, own, kernel, fresh)
-                    gamma_2 = fresh
-            _run_two(matrices, others, crowd, booth, tol, certain, first, count, harvest)
+        apart = count == 1
+        if apart and first + 1 < end:
+            count, fresh = 2, _gamma_of(own, crowd, first + 1)
+            if fresh != gamma_2:
+                _take_values(others, own, kernel, fresh)
+                gamma_2 = fresh
+        second = others if apart else matrices
+        _run_group(matrices, second, apart, crowd, booth, tol, False, certain, first, count, -1, harvest)
         first += count

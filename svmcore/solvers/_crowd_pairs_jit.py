@@ -88,62 +88,50 @@ def _move(piece, i, j, step):
     set_mask(piece, j)
 
 
-@jit
-def alone(matrices, piece, stop, most, at):
-    """Pair steps of one task to `stop`, from (i, high, low, steps). Returns the steps. In place: beta, values, masks."""
-    n, single, gain = piece.beta.shape[0], matrices.single, matrices.gain
-    values, rise, fall = piece.values, piece.rise, piece.fall
+@jit(inline=True)
+def _goes_on(piece, at, stop, most):
     i, high, low, steps = at
-    ends = not (steps < most and high - low > stop and i < n)
-    while not ends:
-        j = best_gain(values, gain, i, high, fall)
-        step = 0.0
-        if j < n:
-            step = _length(matrices, piece, i, j, high)
-        ends = not step > 0.0
-        if not ends:
-            _move(piece, i, j, step)
-            i, high, low = update_pair(values, single, i, j, np.float32(step), rise, fall)
-            steps += 1
-            ends = not (steps < most and high - low > stop and i < n)
-    return steps
+    return steps < most and high - low > stop and i < piece.beta.shape[0]
 
 
-@jit
-def _in_turn(matrices, others, one, two, stop, most, at, at_two):
-    """Pair steps of two tasks in turn, until one of them ends. Returns where each of them is, and whether it has ended."""
-    n, single, single_2, gain = one.beta.shape[0], matrices.single, others.single, matrices.gain
-    values, rise, fall = one.values, one.rise, one.fall
-    values_2, rise_2, fall_2 = two.values, two.rise, two.fall
+@jit(inline=True)
+def _stepped(matrices, piece, j, at, stop, most):
+    """One pair step with partner j. Returns where the task is then, and whether it has ended. In place: piece."""
     i, high, low, steps = at
-    i_2, high_2, low_2, steps_2 = at_two
-    ends = not (steps < most and high - low > stop and i < n)
-    ends_2 = not (steps_2 < most and high_2 - low_2 > stop and i_2 < n)
-    while not (ends or ends_2):
-        j = best_gain(values, gain, i, high, fall)
-        j_2 = best_gain(values_2, gain, i_2, high_2, fall_2)
-        step, step_2 = 0.0, 0.0
-        if j < n:
-            step = _length(matrices, one, i, j, high)
-        if j_2 < n:
-            step_2 = _length(others, two, i_2, j_2, high_2)
-        ends, ends_2 = not step > 0.0, not step_2 > 0.0
-        if not ends:
-            _move(one, i, j, step)
-            i, high, low = update_pair(values, single, i, j, np.float32(step), rise, fall)
-            steps += 1
-            ends = not (steps < most and high - low > stop and i < n)
-        if not ends_2:
-            _move(two, i_2, j_2, step_2)
-            i_2, high_2, low_2 = update_pair(values_2, single_2, i_2, j_2, np.float32(step_2), rise_2, fall_2)
-            steps_2 += 1
-            ends_2 = not (steps_2 < most and high_2 - low_2 > stop and i_2 < n)
-    return (i, high, low, steps), (i_2, high_2, low_2, steps_2), ends, ends_2
+    step = 0.0
+    if j < piece.beta.shape[0]:
+        step = _length(matrices, piece, i, j, high)
+    if not step > 0.0:
+        return at, True
+    _move(piece, i, j, step)
+    i, high, low = update_pair(piece.values, matrices.single, i, j, np.float32(step), piece.rise, piece.fall)
+    at = i, high, low, steps + 1
+    return at, not _goes_on(piece, at, stop, most)
 
 
 @jit
-def first_look(matrices, piece):
-    """Where pair steps begin. In place: nothing."""
+def _in_turn(matrices, others, one, two, stop, most, at, at_two, ends, ends_two, more):
+    """Pair steps of two tasks in turn, until both have ended, or one of them where there are more.
+
+    Each is at (i, high, low, steps). Returns where it is then, and whether it has ended. In place: beta, values, masks.
+    """
+    ends, ends_two = ends or not _goes_on(one, at, stop, most), ends_two or not _goes_on(two, at_two, stop, most)
+    while not ((ends or ends_two) if more else (ends and ends_two)):
+        j, j_two = 0, 0
+        if not ends:
+            j = best_gain(one.values, matrices.gain, at[0], at[1], one.fall)
+        if not ends_two:
+            j_two = best_gain(two.values, matrices.gain, at_two[0], at_two[1], two.fall)
+        if not ends:
+            at, ends = _stepped(matrices, one, j, at, stop, most)
+        if not ends_two:
+            at_two, ends_two = _stepped(others, two, j_two, at_two, stop, most)
+    return at, at_two, ends, ends_two
+
+
+@jit
+def _first_look(matrices, piece):
+    """Where pair steps begin."""
     i, high, low = update_pair(piece.values, matrices.single, 0, 0, np.float32(0.0), piece.rise, piece.fall)
     return i, high, low, np.int64(0)
 
@@ -154,37 +142,33 @@ def in_pairs(matrices, others, booth, count, epsilon, stop, most):
 
     `others`: the matrices of the second of two tasks; of more, all matrices are the same.
     """
-    following = min(count, 2)
-    a, b = 0, 1
-    if count == 0:
-        return
-    one = task_of(booth, booth.todo[a], epsilon)
-    at = first_look(matrices, one)
-    if count == 1:
-        booth.steps[booth.todo[a]] = alone(matrices, one, stop, most, at)
-        return
-    two = task_of(booth, booth.todo[b], epsilon)
-    at_two = first_look(others, two)
+    following, a, b, ends, ends_two = 0, -1, -1, True, True
+    one = two = task_of(booth, booth.todo[0], epsilon)
+    at = at_two = _first_look(matrices, one)
     while True:
-        at, at_two, ends, ends_two = _in_turn(matrices, others, one, two, stop, most, at, at_two)
         if ends:
-            booth.steps[booth.todo[a]] = at[3]
-            if following == count:
-                booth.steps[booth.todo[b]] = at_two[3] if ends_two else alone(others, two, stop, most, at_two)
-                break
-            a = following
-            following += 1
-            one = task_of(booth, booth.todo[a], epsilon)
-            at = first_look(matrices, one)
+            if a >= 0:
+                booth.steps[a] = at[3]
+            a = -1
+            if following < count:
+                a, ends = booth.todo[following], False
+                following += 1
+                one = task_of(booth, a, epsilon)
+                at = _first_look(matrices, one)
         if ends_two:
-            booth.steps[booth.todo[b]] = at_two[3]
-            if following == count:
-                booth.steps[booth.todo[a]] = alone(matrices, one, stop, most, at)
-                break
-            b = following
-            following += 1
-            two = task_of(booth, booth.todo[b], epsilon)
-            at_two = first_look(others, two)
+            if b >= 0:
+                booth.steps[b] = at_two[3]
+            b = -1
+            if following < count:
+                b, ends_two = booth.todo[following], False
+                following += 1
+                two = task_of(booth, b, epsilon)
+                at_two = _first_look(others, two)
+        if a < 0 and b < 0:
+            break
+        at, at_two, ends, ends_two = _in_turn(
+            matrices, others, one, two, stop, most, at, at_two, ends, ends_two, following < count
+        )
 
 
 @jit
