@@ -11,6 +11,7 @@ Nothing is unpickled. Sizes that a file claims are compared with its length and 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -26,6 +27,8 @@ from svmcore.data.npz import read_npz
 from svmcore.data.svmlight import looks_like_svmlight, read_svmlight
 from svmcore.data.text import Array, Table, TextPiece, Wanted, pieces_of
 from svmcore.data.writing import save_data
+
+_CONTENT = re.compile(rb"^(?![^\S\n]*(?:#|$)).*", re.MULTILINE)  # lines that are neither blank nor comments
 
 __all__ = ["DEMO_SETS", "Table", "Wanted", "demo_set", "load_data", "read", "save_data", "spirals", "two_spirals"]
 
@@ -153,23 +156,12 @@ def _refuse_drop(wanted: Wanted, name: str) -> None:
         raise InputError(f"{name} has no columns of words, so none is categorical; that is for CSV")
 
 
-def _content(text: bytes) -> Iterator[bytes]:
-    """The lines that are neither blank nor comments."""
-    start = 0
-    while start < len(text):
-        end = text.index(b"\n", start)
-        line = text[start:end]
-        if line.strip() and not line.lstrip().startswith(b"#"):
-            yield line
-        start = end + 1
-
-
 def _text(name: str, file: BinaryIO, wanted: Wanted) -> Table:
     """Read svmlight text or CSV, whichever the first lines look like."""
     pieces = pieces_of(name, file)
     skipped: list[TextPiece] = []
     for piece in pieces:
-        lines = list(islice(_content(piece.text), SAMPLE + 1))  # one may be a header
+        lines = [found.group() for found in islice(_CONTENT.finditer(piece.text), SAMPLE + 1)]  # one may be a header
         skipped.append(piece)
         if lines:
             break

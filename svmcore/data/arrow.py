@@ -10,7 +10,7 @@ import numpy as np
 
 from svmcore._errors import InputError, MissingExtraError, SVMError
 from svmcore.data.categories import encoded
-from svmcore.data.layout import Layout, columns_of_interest
+from svmcore.data.layout import Layout, arranged
 from svmcore.data.text import MISSING, Array, Table, Wanted, check_memory, whole
 from svmcore.models.archive import Allowance
 
@@ -36,13 +36,13 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
         table = _table(name, file, magic)
         table = table.select([title for title in table.column_names if not _INDEX.fullmatch(title)])
         names = [str(column) for column in table.column_names]
-        layout = columns_of_interest(name, names, wanted)
+        layout = arranged(name, Layout(b"", len(names), None, names, wanted=wanted))
         check_memory(8.0 * table.num_rows * max(1, len(layout.features)), name)
         if not table.num_rows:
             raise InputError(f"{name} holds no rows")
         words = {k: _words(name, table.column(k), names[k], wanted) for k in layout.categories}
         numbers = [_numbers(name, table.column(k), layout, k) for k in layout.features if k not in words]
-        y = None if layout.label is None else _label(name, table.column(layout.label), layout)
+        y, known = (None, None) if layout.label is None else _label(name, table.column(layout.label), layout)
     except (InputError, MissingExtraError):
         raise
     except MemoryError as error:
@@ -56,12 +56,7 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
             f"{name} is a damaged file ({type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''})"
         ) from None
     X = np.stack(numbers, axis=1) if numbers else np.empty((table.num_rows, 0))
-    X, found, categories = encoded(name, X, words, layout, wanted)
-    label_name = None if layout.label is None else names[layout.label]
-    known = None if y is None else y[1]
-    labels = None if y is None or not len(y[0]) else y[0]
-    distinct = tuple(found) if found is not None and len(set(found)) == len(found) else None
-    return Table(X, labels, distinct, label_name, known, categories)
+    return encoded(name, X, words, layout, y, known)
 
 
 def _table(name: str, file: BinaryIO, magic: bytes) -> Any:
@@ -89,8 +84,7 @@ def _numbers(name: str, column: Any, layout: Layout, k: int) -> Array:
     assert layout.names is not None
     title = layout.names[k]
     kind = str(column.type)
-    types = pyarrow("types")
-    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
+    if not _is_numeric(column):
         raise InputError(f"{name}: column {title!r} holds {kind}, which are no numbers{layout.remedy(k, always=True)}")
     if column.null_count and layout.wanted.missing != "nan":
         row = int(np.flatnonzero(column.is_null().to_numpy())[0]) + 1
@@ -102,6 +96,11 @@ def _numbers(name: str, column: Any, layout: Layout, k: int) -> Array:
         what = layout.wanted.filling if np.isnan(values[row]) else "remove or impute such values first"
         raise InputError(f"{name}, row {row + 1}: {values[row]} in column {title!r}; {what}")
     return values
+
+
+def _is_numeric(column: Any) -> bool:
+    types = pyarrow("types")
+    return bool(types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type))
 
 
 def _texts(column: Any) -> list[str | None]:
@@ -116,18 +115,17 @@ def _words(name: str, column: Any, title: str, wanted: Wanted) -> Array:
     return np.array(values, dtype=str)
 
 
-def _label(name: str, column: Any, layout: Layout) -> tuple[Array, Array | None]:
-    """The labels that there are, and which rows have one (None: all)."""
-    types = pyarrow("types")
+def _label(name: str, column: Any, layout: Layout) -> tuple[Array | None, Array | None]:
+    """The labels that there are, if any, and which rows have one (None: all)."""
     known = ~np.asarray(column.is_null().to_numpy(zero_copy_only=False))
-    if not known.all() and not layout.optional:
+    if not known.all() and not layout.wanted.unlabelled:
         raise InputError(f"{name}, row {int(np.flatnonzero(~known)[0]) + 1}: the label is missing")
     column = column.filter(pyarrow("lib").array(known))
-    if types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type):
+    if _is_numeric(column):
         y = np.asarray(column.to_numpy())
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise InputError(f"{name}: a label is not finite")
         y = whole(y.astype(np.float64)) if y.dtype.kind == "f" else y.astype(np.int64)
     else:
         y = np.array(_texts(column), dtype=str)
-    return y, None if known.all() or not known.any() else known
+    return y if y.size else None, None if known.all() or not known.any() else known

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore.data.text import Array, Wanted, check_memory, shown
+from svmcore.data.layout import Layout, some
+from svmcore.data.text import Array, Table, Wanted, check_memory, shown
 from svmcore.problem.categories import Category
-
-if TYPE_CHECKING:
-    from svmcore.data.layout import Layout
 
 _MOST_LEVELS = 1000  # words of one column
 
 
 def encoded(
-    name: str, X: Array, words: dict[int, Array], layout: Layout, wanted: Wanted
-) -> tuple[Array, list[str] | None, tuple[Category, ...]]:
-    """Features with categories in their places, the names of the new columns, and the categories.
+    name: str, X: Array, words: dict[int, Array], layout: Layout, y: Array | None, known: Array | None
+) -> Table:
+    """The table, with categories in their places.
 
     `words` has the text of every categorical column, by its place in the file; `X` the other features, in order.
     """
+    X, names, categories = _features(name, X, words, layout)
+    distinct = None if names is None or len(set(names)) < len(names) else tuple(names)
+    title = None if layout.names is None or layout.label is None else layout.names[layout.label]
+    return Table(X, y, distinct, title, known, categories)
+
+
+def _features(
+    name: str, X: Array, words: dict[int, Array], layout: Layout
+) -> tuple[Array, list[str] | None, tuple[Category, ...]]:
+    """Features with categories in their places, the names of the new columns, and the categories."""
+    wanted = layout.wanted
     titles = None if layout.names is None else [layout.names[k] for k in layout.features]
     if not words:
         return X, titles, ()
@@ -42,8 +51,7 @@ def encoded(
         category = known.get(title if layout.names else place)
         if category is None:
             category = Category(place, title, _levels(name, words[k], title, wanted))
-        block = _one_hot(name, words[k], category, k, wanted)
-        blocks.append(block)
+        blocks.append(_one_hot(name, words[k], category, k, wanted))
         names += [f"{title}={level}" for level in category.levels]
         categories.append(category)
     check_memory(8.0 * len(X) * len(names), name)
@@ -72,16 +80,12 @@ def _one_hot(name: str, values: Array, category: Category, column: int, wanted: 
         remedy = "; --unknown ignore takes it for none of them" if wanted.typed else ""
         raise InputError(
             f"{name}, row {row + 1} of the data, column {column + 1}: {shown(str(values[row]).encode())} is no category of "
-            f"{category.name!r} that the machine knows ({_some(category.levels)}){remedy}"
+            f"{category.name!r} that the machine knows ({some(category.levels)}){remedy}"
         )
     out = np.zeros((len(values), len(levels)))
     out[np.flatnonzero(hit), at[hit]] = 1.0
     out[gap] = np.nan
     return out
-
-
-def _some(levels: Sequence[str]) -> str:
-    return ", ".join(map(repr, levels[:5])) + (", ..." if len(levels) > 5 else "")
 
 
 def wide(n_features: int, categories: Sequence[Category]) -> int:

@@ -23,13 +23,8 @@ class _Gunzip:
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
 
-    @property
-    def eof(self) -> bool:
-        return self._zlib.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._zlib.unused_data
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._zlib, name)  # `eof`, `unused_data`
 
     @property
     def needs_input(self) -> bool:

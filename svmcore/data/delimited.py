@@ -62,15 +62,12 @@ def read_delimited(name: str, pieces: Iterator[TextPiece], lines: list[bytes], w
         raise InputError(f"{name} holds a header and no data")
     assert layout is not None
     words = {k: _decoded(np.concatenate([part.texts[k] for part in parts])) for k in sorted(layout.categories)}
-    X, names, categories = encoded(name, X, words, layout, wanted)
-    distinct = tuple(names) if names is not None and len(set(names)) == len(names) else None
     if layout.label is None:
-        return Table(X, None, distinct, categories=categories)
-    title = None if layout.names is None else layout.names[layout.label]
+        return encoded(name, X, words, layout, None, None)
     raw = np.concatenate([part.texts[layout.label] for part in parts])
     missing = np.isin(np.strings.lower(raw), np.array(MISSING))
     y = None if missing.all() else _labels(raw[~missing])
-    return Table(X, y, distinct, title, ~missing if missing.any() and not missing.all() else None, categories)
+    return encoded(name, X, words, layout, y, ~missing if missing.any() and not missing.all() else None)
 
 
 class ParsedRows(NamedTuple):
@@ -124,14 +121,14 @@ def _csv_bulk(text: bytes, layout: Layout) -> ParsedRows | None:
         if np.any(per_line != width):
             return None
     texts: dict[int, Array] = {}
-    for k in sorted({*_texts_of(layout), *layout.dropped}):
+    for k in sorted({*layout.texts, *layout.dropped}):
         taken = _cut_out(letters, begin[k::width], stop[k::width])
         if taken is None:
             return None
         if k in layout.dropped:
             continue
         texts[k] = taken
-        needed = k != layout.label or not layout.optional
+        needed = k != layout.label or not layout.wanted.unlabelled
         if needed and np.isin(np.strings.lower(taken), np.array(MISSING)).any():
             return None
     if layout.delimiter:
@@ -146,22 +143,12 @@ def _csv_bulk(text: bytes, layout: Layout) -> ParsedRows | None:
     values = numbers(content, n * width)
     if values is None:
         return None
-    return ParsedRows(np.ascontiguousarray(values.reshape(n, width)[:, _numbers_of(layout)]), texts)
-
-
-def _texts_of(layout: Layout) -> list[int]:
-    """The columns that are taken as text."""
-    return sorted({*([] if layout.label is None else [layout.label]), *layout.categories})
-
-
-def _numbers_of(layout: Layout) -> list[int]:
-    """The features that are numbers."""
-    return [k for k in layout.features if k not in layout.categories]
+    return ParsedRows(np.ascontiguousarray(values.reshape(n, width)[:, layout.numbers]), texts)
 
 
 def _nothing(layout: Layout) -> ParsedRows:
     empty = np.empty(0, dtype="S1")
-    return ParsedRows(np.empty((0, len(_numbers_of(layout)))), dict.fromkeys(_texts_of(layout), empty))
+    return ParsedRows(np.empty((0, len(layout.numbers))), dict.fromkeys(layout.texts, empty))
 
 
 def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
@@ -181,8 +168,7 @@ def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
 def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
     """The same line by line."""
     rows: list[list[float]] = []
-    texts: dict[int, list[bytes]] = {k: [] for k in _texts_of(layout)}
-    features = _numbers_of(layout)
+    texts: dict[int, list[bytes]] = {k: [] for k in layout.texts}
     for number, line in enumerate(piece.text.split(b"\n"), piece.line):
         if not line.strip() or line.lstrip().startswith(b"#"):
             continue
@@ -195,22 +181,18 @@ def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
             fail(name, number, None, f"{found}, where the first line has {layout.width}")
         for k, column in texts.items():
             text = fields[k].rstrip(b"\0")
-            if text.lower() in MISSING and (k != layout.label or not layout.optional):
+            if text.lower() in MISSING and (k != layout.label or not layout.wanted.unlabelled):
                 if k == layout.label:
                     fail(name, number, k + 1, f"the label is missing {layout.column(k)}".rstrip())
                 if not layout.wanted.gap(text):
-                    fail(
-                        name,
-                        number,
-                        k + 1,
-                        f"a missing value {layout.column(k)}".rstrip() + f"; {layout.wanted.filling}",
-                    )
+                    gap = f"a missing value {layout.column(k)}".rstrip()
+                    fail(name, number, k + 1, f"{gap}; {layout.wanted.filling}")
                 text = b""
             column.append(text)
-        rows.append([_value(name, number, k, fields[k], layout) for k in features])
+        rows.append([_value(name, number, k, fields[k], layout) for k in layout.numbers])
     if not rows:
         return _nothing(layout)
-    X = np.array(rows, dtype=np.float64).reshape(len(rows), len(features))
+    X = np.array(rows, dtype=np.float64).reshape(len(rows), len(layout.numbers))
     return ParsedRows(X, {k: np.array(column, dtype="S") for k, column in texts.items()})
 
 

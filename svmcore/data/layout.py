@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from svmcore._errors import InputError
 from svmcore.data.text import BOOLEAN, MISSING, NUMBER, WORDS, Wanted, fail
@@ -18,8 +18,8 @@ _MOST_NAMES = 8  # in a message
 class Layout(NamedTuple):
     """How the lines are divided; an empty delimiter means any white space. Columns count from 0.
 
-    `label` is None where there are no labels; `optional`: some may be missing. `words`: columns that hold no numbers;
-    `categories`: feature columns whose words become features.
+    `label` is None where there are no labels. `words`: columns that hold no numbers; `categories`: feature columns whose
+    words become features.
     """
 
     delimiter: bytes
@@ -27,7 +27,6 @@ class Layout(NamedTuple):
     label: int | None
     names: list[str] | None = None
     dropped: frozenset[int] = frozenset()
-    optional: bool = False
     words: frozenset[int] = frozenset()
     categories: frozenset[int] = frozenset()
     wanted: Wanted = Wanted()
@@ -36,6 +35,16 @@ class Layout(NamedTuple):
     def features(self) -> list[int]:
         """The columns of X."""
         return [k for k in range(self.width) if k != self.label and k not in self.dropped]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The features that are numbers."""
+        return [k for k in self.features if k not in self.categories]
+
+    @property
+    def texts(self) -> list[int]:
+        """The columns that are taken as text."""
+        return sorted({*([] if self.label is None else [self.label]), *self.categories})
 
     def column(self, k: int) -> str:
         """What to call column k beyond its number."""
@@ -51,7 +60,7 @@ class Layout(NamedTuple):
             return (
                 f"; this file has no header, and the machine knows its columns by name: {known}; begin with their names"
             )
-        label = "" if self.optional else f"if this is the label: {option('label', column)}; else "
+        label = "" if self.wanted.unlabelled else f"if this is the label: {option('label', column)}; else "
         how = "make numbers of its words first (pandas.get_dummies)"
         if self.wanted.typed:
             several = len(self.words & set(self.features)) > 1
@@ -85,12 +94,8 @@ def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> L
         fail(name, number, None, f"cannot be divided into fields ({error})")
     width = len(fields)
     if width < 2 and not wanted.unlabelled:
-        fail(
-            name,
-            number,
-            None,
-            "one column only; data need a label and at least one feature, in columns or index:value pairs",
-        )
+        what = "one column only; data need a label and at least one feature, in columns or index:value pairs"
+        fail(name, number, None, what)
     rows = _sample(lines[1:], delimiter, width)
     texts = [field.decode("utf-8", "replace") for field in fields]
     named = [column for column in (wanted.label, *wanted.drop) if isinstance(column, str) and not column.isdecimal()]
@@ -100,47 +105,39 @@ def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> L
     if header is None:
         header = _is_header(name, number, fields, rows, wanted)
     names = texts if header else None
-    dropped = frozenset(_column(name, column, width, names, "to drop") for column in wanted.drop)
-    label = _label(name, width, names, dropped, wanted)
-    layout = Layout(delimiter, width, label, names, dropped, wanted.unlabelled, _words(rows, width), wanted=wanted)
-    layout = _with_categories(name, layout, wanted)
-    if not layout.features:
-        raise InputError(f"{name} has no column left for a feature")
+    layout = arranged(name, Layout(delimiter, width, None, names, words=_words(rows, width), wanted=wanted))
     if names:
         _check_names(name, number, layout)
     return layout
 
 
-def columns_of_interest(name: str, names: list[str], wanted: Wanted) -> Layout:
-    """The layout of a table whose columns have names."""
-    dropped = frozenset(_column(name, column, len(names), names, "to drop") for column in wanted.drop)
-    label = _label(name, len(names), names, dropped, wanted)
-    layout = Layout(b"", len(names), label, names, dropped, wanted.unlabelled, wanted=wanted)
-    layout = _with_categories(name, layout, wanted)
+def arranged(name: str, layout: Layout) -> Layout:
+    """The layout of a file or a table, and which of its columns is what."""
+    layout = layout._replace(
+        dropped=frozenset(_column(name, column, layout, "to drop") for column in layout.wanted.drop)
+    )
+    layout = layout._replace(label=_label(name, layout))
+    layout = layout._replace(categories=frozenset(_categories(name, layout)))
     if not layout.features:
         raise InputError(f"{name} has no column left for a feature")
     return layout
 
 
-def _with_categories(name: str, layout: Layout, wanted: Wanted) -> Layout:
-    """The layout, and which of its features are columns of words."""
-    features, names = layout.features, layout.names
+def _categories(name: str, layout: Layout) -> Iterator[int]:
+    """Which of its features are columns of words."""
+    features, names, wanted = layout.features, layout.names, layout.wanted
     if wanted.categories:
-        if names is not None:
-            known = {category.name for category in wanted.categories}
-            return layout._replace(categories=frozenset(k for k in features if names[k] in known))
-        places = {category.place for category in wanted.categories}
-        return layout._replace(categories=frozenset(k for place, k in enumerate(features) if place in places))
-    found: set[int] = set()
+        known: set[Any] = {category.place if names is None else category.name for category in wanted.categories}
+        yield from (k for place, k in enumerate(features) if (place if names is None else names[k]) in known)
+        return
     for column in wanted.categorical:
         if column == WORDS and column not in (names or ()):
-            found |= layout.words & set(features)
+            yield from layout.words & set(features)
             continue
-        k = _column(name, column, layout.width, names, "of categories")
+        k = _column(name, column, layout, "of categories")
         if k not in features:
             raise InputError(f"{name}: column {column!r} is no feature, so it cannot be categorical")
-        found.add(k)
-    return layout._replace(categories=frozenset(found))
+        yield k
 
 
 def _delimiter(lines: list[bytes]) -> bytes:
@@ -213,30 +210,31 @@ def _counts(fields: list[bytes]) -> bool:
     return start in (b"0", b"1") and fields == [b"%d" % k for k in range(int(start), int(start) + len(fields))]
 
 
-def _column(name: str, column: int | str, width: int, names: list[str] | None, role: str) -> int:
+def _column(name: str, column: int | str, layout: Layout, role: str) -> int:
     """The place of a column that is given by its name, or by its number from 1 (also as text)."""
+    names = layout.names
     if isinstance(column, str) and column.isdecimal() and column not in (names or ()):
         column = int(column)
-    if isinstance(column, str) and names is None:
-        raise InputError(f"{name} has no header; give the column {column!r} {role} by its number, counted from 1")
-    if isinstance(column, str) and names is not None:
+    if isinstance(column, str):
+        if names is None:
+            raise InputError(f"{name} has no header; give the column {column!r} {role} by its number, counted from 1")
         if names.count(column) != 1:
             what = "no" if column not in names else "more than one"
             raise InputError(f"{name} has {what} column {column!r}; its header names {some(names)}"[:400])
         return names.index(column)
-    if not 1 <= int(column) <= width:
+    if not 1 <= column <= layout.width:
         last = " (-1 is the last)" if role == "for the label" else ""
-        raise InputError(f"{name} has columns 1 to {width}; there is no column {column} {role}{last}")
-    return int(column) - 1
+        raise InputError(f"{name} has columns 1 to {layout.width}; there is no column {column} {role}{last}")
+    return column - 1
 
 
-def _label(name: str, width: int, names: list[str] | None, dropped: frozenset[int], wanted: Wanted) -> int | None:
+def _label(name: str, layout: Layout) -> int | None:
     """The column of labels: as asked for, or for prediction the one that is no feature, or the last."""
+    wanted, names, kept = layout.wanted, layout.names, layout.features
     if wanted.label is None:
         return None
     if wanted.label != -1:
-        return _column(name, wanted.label, width, names, "for the label")
-    kept = [k for k in range(width) if k not in dropped]
+        return _column(name, wanted.label, layout, "for the label")
     if wanted.names is not None and names is not None:
         others = [k for k in kept if names[k] not in wanted.names]
         absent = [feature for feature in wanted.names if feature not in names]
@@ -252,9 +250,7 @@ def _label(name: str, width: int, names: list[str] | None, dropped: frozenset[in
                 f"with {label}, and leave out the others with {drop}"
             )
         return others[0] if others else None
-    if wanted.width is not None and len(kept) == wanted.width:
-        return None
-    return kept[-1] if kept else None
+    return None if not kept or len(kept) == wanted.width else kept[-1]
 
 
 def _check_names(name: str, number: int, layout: Layout) -> None:

@@ -57,13 +57,8 @@ def _csr(name: str, read: Callable[[str, str], Array]) -> Any:
 
     data, indices, indptr = read("data", "buif"), read("indices", "ui"), read("indptr", "ui")
     shape = read("shape", "ui").tolist()
-    if (
-        data.ndim != 1
-        or indices.shape != data.shape
-        or indptr.ndim != 1
-        or not isinstance(shape, list)
-        or len(shape) != 2
-    ):
+    plain = data.ndim == indptr.ndim == 1 and indices.shape == data.shape
+    if not plain or not isinstance(shape, list) or len(shape) != 2:
         raise InputError(f"{name}: data, indices, indptr and shape do not describe a CSR matrix")
     n, width = shape
     if n < 1 or not 1 <= width <= _LARGEST_INDEX or indptr.size != n + 1:

@@ -106,18 +106,22 @@ def _svmlight(X: Any, y: Array | None) -> Iterator[bytes]:
         y = np.zeros(X.shape[0], dtype=np.int64)
     y = y.astype(np.int64) if y.dtype.kind == "b" else y
     for start, part in _pieces(X):
-        dense = not hasattr(part, "indptr")
         for k, label in enumerate(y[start : start + part.shape[0]].tolist()):
-            if dense:
-                columns = np.flatnonzero(part[k])
-                values = part[k, columns]
-            else:
-                span = slice(part.indptr[k], part.indptr[k + 1])
-                columns, values = part.indices[span], part.data[span]
-            row = dict(zip(columns.tolist(), values.tolist(), strict=True))
+            row = entries(part, k)
             if start + k == 0:
                 row.setdefault(X.shape[1] - 1, 0.0)  # it says how many features there are
             yield (f"{label!r} " + " ".join(f"{j + 1}:{row[j]!r}" for j in sorted(row)) + "\n").encode()
+
+
+def entries(X: Any, row: int) -> dict[int, float]:
+    """What a row stores of a sparse matrix, or where an array is not zero, by columns."""
+    if hasattr(X, "indptr"):
+        part = slice(X.indptr[row], X.indptr[row + 1])
+        columns, values = X.indices[part], X.data[part]
+    else:
+        columns = np.flatnonzero(X[row])
+        values = X[row, columns]
+    return dict(zip(columns.tolist(), values.tolist(), strict=True))
 
 
 def _delimited(X: Any, y: Array | None, names: list[str] | None, label_name: str, end: str) -> Iterator[bytes]:

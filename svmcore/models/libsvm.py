@@ -22,6 +22,7 @@ from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.drafts import write_whole
 from svmcore.data.svmlight import read_rows
 from svmcore.data.text import NUMBER, TextPiece, fail, pieces_of, shown
+from svmcore.data.writing import entries
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
@@ -392,17 +393,7 @@ def _lines(machine: Solution, text: _Text) -> Iterator[str]:
         if kernel.kind == KernelKind.PRECOMPUTED:
             yield f"{head} 0:{int(text.rows[k]) + 1}"
             continue
-        columns, values = _entries(text.rows, k)
-        pairs = {column: value for column, value in zip(columns.tolist(), values.tolist(), strict=True) if value}
+        pairs = {column: value for column, value in entries(text.rows, k).items() if value}
         if k == base == 0:
             pairs = {0: 0.0} | pairs  # it says from where the features are numbered
         yield " ".join([head, *(f"{column + base}:{value!r}" for column, value in pairs.items())])
-
-
-def _entries(X: Any, row: int) -> tuple[Any, Any]:
-    """Where a row is not zero, and its values there."""
-    if hasattr(X, "indptr"):
-        part = slice(X.indptr[row], X.indptr[row + 1])
-        return X.indices[part], X.data[part]
-    columns = np.flatnonzero(X[row])
-    return columns, X[row, columns]
