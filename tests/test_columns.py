@@ -160,6 +160,19 @@ def test_leave_one_out_and_certificates_take_raw_data():
     assert measured.gap == pytest.approx(machine.gap, abs=1e-9)
 
 
+@pytest.mark.parametrize("options", [{"standardize": True}, {"kernel": "precomputed"}])
+@pytest.mark.filterwarnings("ignore::svmcore.ConvergenceWarning")
+def test_leave_one_out_that_is_stopped_predicts_the_others_by_the_machine_of_all(options):
+    data = X if "standardize" in options else np.outer(SIGNAL, SIGNAL) + 1.0
+    calls = iter(range(100))
+    stopped = svmcore.leave_one_out(data, Y, 2.0, callback=lambda _: next(calls) > 2, **options)
+    left = np.isnan(stopped.decision_values)
+    assert left.sum() > 10
+    np.testing.assert_array_equal(
+        stopped.predictions[left], svmcore.train_svc(data, Y, 2.0, **options).predict(data)[left]
+    )
+
+
 def test_points_are_added_raw_and_removed():
     machine = fit_svc(X, standardize=True, tol=1e-8)
     larger = machine.add(FRAMES["pandas"](NEW), np.where(NEW[:, 0] > 40, "well", "ill"))

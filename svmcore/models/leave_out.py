@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from svmcore._control import Callback, PartControl, new_control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import checked
-from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, Status
 from svmcore.base.threads import one_blas_thread
 from svmcore.models.incremental import active_set, finished, signed
 from svmcore.models.solution import Solution
@@ -166,7 +166,11 @@ def leave_one_out(
         solution = fit(form, run, part)
         values, counts, status = _each(form, run, solution, part)
     reached = ~np.isnan(values)
-    wrong, predictions = _judge(form, y, np.where(reached, values, _own_values(form, solution, reached)))
+    told = values
+    if not reached.all():  # what the machine of all points says of the others
+        told = values.copy()
+        told[~reached] = solution.decision_function(form.columns.raw(form.X[~reached]))
+    wrong, predictions = _judge(form, y, told)
     if not status.ok:
         warn(
             f"leave_one_out: {status}. {np.count_nonzero(reached)} of {values.size} points were reached; the decision values "
@@ -179,17 +183,6 @@ def leave_one_out(
         converged=status.ok and solution.converged, n_exits=counts[0], n_refits=counts[1],
         n_kernel_evals=solution.n_kernel_evals + counts[2], fit_seconds=time.perf_counter() - begun,
     )  # fmt: skip
-
-
-def _own_values(form: Problem, solution: Solution, reached: Any) -> FloatArray:
-    """What the machine of all points says of those that were not reached."""
-    values = np.zeros(reached.size)
-    rest = np.flatnonzero(~reached)
-    if rest.size and form.spec.kernel.kind != KernelKind.PRECOMPUTED:
-        values[rest] = solution.decision_function(form.X[rest])
-    elif rest.size:
-        values[rest] = solution.decision_function(form.X[rest][:, solution.support])
-    return values
 
 
 def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArray[Any]]:
