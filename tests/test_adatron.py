@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import svmcore
 
@@ -136,12 +137,9 @@ def test_random_order_follows_its_seed():
 
 def test_refusals_are_in_words():
     X, y = problem(10)
-    with pytest.raises(svmcore.InputError, match="intercept"):
-        svmcore.train_svc(X, y, solver="adatron")
-    with pytest.raises(svmcore.InputError, match="above 0 and below 2"):
-        svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", omega=2.0)
-    with pytest.raises(svmcore.InputError, match="two-stage"):
-        svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", order="sorted")
+    refused("intercept", svmcore.train_svc, X, y, solver="adatron")
+    refused("above 0 and below 2", svmcore.train_svc, X, y, fit_intercept=False, solver="adatron", omega=2.0)
+    refused("two-stage", svmcore.train_svc, X, y, fit_intercept=False, solver="adatron", order="sorted")
     with pytest.raises(svmcore.InputError, match="2 values for 10 training points"):
         svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", learning_rate=[0.1, 0.2])
     for bad in (0.0, -1.0, np.inf, np.nan, True, "fast", [], [[0.1] * 10], [0.1] * 9 + [-0.1]):

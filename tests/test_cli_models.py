@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kept import parts_of
+from refusals import refused
 
 import svmcore
 from svmcore.cli.svmtrain import translated
@@ -114,8 +115,7 @@ def test_probabilities_of_numbers_and_what_has_none(run):
     assert run("predict", "plain.npz", "train.txt", "-b", "0", "-q")[0] == 0
     text = Path("m").read_text()
     Path("m").write_text(text.replace("probA ", "probA 1 "))
-    with pytest.raises(svmcore.InputError, match="probA need 1 numbers each"):
-        svmcore.load("m")
+    refused("probA need 1 numbers each", svmcore.load, "m")
 
 
 def test_probabilities_of_folds_that_are_trained_one_by_one(run):
@@ -138,8 +138,7 @@ def test_probabilities_of_folds_that_are_trained_one_by_one(run):
 def test_a_damaged_sigmoid_is_refused(run):
     assert run("train", "train.txt", "--probability", "-o", "m.npz", "-q")[0] == 0
     np.savez("bad.npz", **parts_of("m.npz") | {"calibration": np.array([np.nan, 1.0])})
-    with pytest.raises(svmcore.InputError, match="its probabilities are not those of a sigmoid"):
-        svmcore.load("bad.npz")
+    refused("its probabilities are not those of a sigmoid", svmcore.load, "bad.npz")
 
 
 def test_a_command_line_of_libsvm_works_as_it_is(run):

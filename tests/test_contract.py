@@ -11,6 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import oracle
 import pytest
+from refusals import refused
 from strategies import Case, coefficients
 
 import svmcore
@@ -121,8 +122,7 @@ def test_every_solver_says_what_it_does(solver):
 @pytest.mark.parametrize(("solver", "name"), REFUSED)
 def test_what_a_solver_does_not_do_is_refused_in_words(solver, name):
     case = FORMULATIONS[name]
-    with pytest.raises(svmcore.InputError, match=f"solver '{solver}' {refusal(solver, case)}"):
-        case.fit(solver=solver)
+    refused(f"solver '{solver}' {refusal(solver, case)}", case.fit, solver=solver)
 
 
 @able
@@ -196,8 +196,7 @@ def test_a_solver_that_starts_from_nothing_refuses_a_start(solver):
     if svmcore.solvers()[solver].warm_start:
         assert case.fit(solver=solver, alpha0=start).converged
         return
-    with pytest.raises(svmcore.InputError, match="does not do a start from alpha0; leave it out"):
-        case.fit(solver=solver, alpha0=start)
+    refused("does not do a start from alpha0; leave it out", case.fit, solver=solver, alpha0=start)
 
 
 @pytest.mark.compiled
@@ -257,8 +256,7 @@ def test_degenerate_data(solver, loss, name):
     options = {"C": 10.0, "kernel": "rbf", "gamma": 0.5, "loss": loss, "fit_intercept": can.equality}
     case = Case(points, np.array(labels, float), options)
     if refusal(solver, case):
-        with pytest.raises(svmcore.InputError, match=f"solver '{solver}' {refusal(solver, case)}"):
-            case.fit(solver=solver)
+        refused(f"solver '{solver}' {refusal(solver, case)}", case.fit, solver=solver)
         return
     found, best = case.fit(solver=solver, tol=TOL), case.fit(solver="smo", tol=1e-9)
     assert found.status is Status.CONVERGED
@@ -275,8 +273,7 @@ def test_degenerate_data(solver, loss, name):
 )  # fmt: skip
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_wrong_limits_are_refused_by_name(solver, option, value, words):
-    with pytest.raises(svmcore.InputError, match=words):
-        first_able(solver).fit(solver=solver, **{option: value})
+    refused(words, first_able(solver).fit, solver=solver, **{option: value})
 
 
 @pytest.mark.compiled
@@ -301,8 +298,7 @@ def test_an_unknown_option_is_refused_by_name(solver):
 def test_an_unknown_solver_is_refused():
     with pytest.raises(svmcore.InputError, match="solver='magic' is not known; choose one of 'auto', 'small', 'smo'"):
         svmcore.train_svc([[0.0], [1.0]], [0, 1], solver="magic")
-    with pytest.raises(svmcore.InputError, match="solver=3 is not a name"):
-        svmcore.train_svc([[0.0], [1.0]], [0, 1], solver=3)
+    refused("solver=3 is not a name", svmcore.train_svc, [[0.0], [1.0]], [0, 1], solver=3)
 
 
 def test_what_the_registry_does_not_declare_is_refused_in_words(monkeypatch):
@@ -318,12 +314,10 @@ def test_what_the_registry_does_not_declare_is_refused_in_words(monkeypatch):
         ("callable_kernel", {"kernel": by_function}, "a Python kernel; use kernel='precomputed'"),
     ]:
         monkeypatch.setattr(smo, "CAPABILITIES", smo.CAPABILITIES._replace(**{field: False}))
-        with pytest.raises(svmcore.InputError, match=f"solver 'smo' does not do {words}"):
-            case.fit(solver="smo", **change)
+        refused(f"solver 'smo' does not do {words}", case.fit, solver="smo", **change)
         monkeypatch.undo()
     monkeypatch.setattr(smo, "CAPABILITIES", smo.CAPABILITIES._replace(twins=False))
-    with pytest.raises(svmcore.InputError, match="does not do regression, or choose another solver"):
-        FORMULATIONS["svr"].fit(solver="smo")
+    refused("does not do regression, or choose another solver", FORMULATIONS["svr"].fit, solver="smo")
 
 
 def test_the_warning_tells_status_loss_and_remedy():

@@ -11,6 +11,7 @@ import strategies
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kept import parts_of
+from refusals import refused
 from scipy import sparse
 
 import svmcore
@@ -369,10 +370,8 @@ def test_damaged_files_are_refused(tmp_path):
     parts = parts_of(file)
     for name in ("about", "codes", "member0_train", "scores0_values"):
         np.savez(file, **{key: value for key, value in parts.items() if key != name})
-        with pytest.raises(svmcore.InputError, match="is damaged"):
-            svmcore.load(file)
-    with pytest.raises(svmcore.InputError, match="a file holds data, not code"):
-        svmcore.cv_path(X, y, kernel=lambda A, B: A @ B.T, C_max=1.0).save(file)
+        refused("is damaged", svmcore.load, file)
+    refused("a file holds data, not code", svmcore.cv_path(X, y, kernel=lambda A, B: A @ B.T, C_max=1.0).save, file)
 
 
 def test_pictures_say_what_they_show():
@@ -390,10 +389,8 @@ def test_pictures_say_what_they_show():
         assert "least" in ax.get_title(loc="right")
         ax.figure.canvas.draw()
     plt.close("all")
-    with pytest.raises(svmcore.InputError, match="choose one of 'curve', 'map'"):
-        cv.plot("error")
-    with pytest.raises(svmcore.InputError, match="needs several gammas"):
-        svmcore.cv_path(X, y, C_max=1.0).plot("map")
+    refused("choose one of 'curve', 'map'", cv.plot, "error")
+    refused("needs several gammas", svmcore.cv_path(X, y, C_max=1.0).plot, "map")
     plt.close("all")
 
 

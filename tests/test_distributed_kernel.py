@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept import parts_of
+from refusals import refused
 from scipy.sparse import csr_matrix
 
 import svmcore
@@ -203,8 +204,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(tmp_path):
     assert rest.converged
     assert len(rest.rounds) < len(whole.rounds)
     assert abs(rest.objective - whole.objective) <= 1e-8 * abs(whole.objective)
-    with pytest.raises(svmcore.InputError, match="another problem: rows of the parts"):
-        train_svc(X, y, **(form | {"parts": 3}), checkpoint=file)
+    refused("another problem: rows of the parts", train_svc, X, y, **form | {"parts": 3}, checkpoint=file)
 
 
 @pytest.mark.parametrize("which", ["y", "sample_weight"])
@@ -230,8 +230,7 @@ def test_a_checkpoint_whose_point_is_not_allowed_is_refused(tmp_path, value):
     beta[np.flatnonzero((beta != 0.0) & (np.abs(beta) != 1.0))[0]] = value
     arrays["part_0"] = scan.pack(scan.ScanState(beta, beta))
     np.savez(file, **arrays)
-    with pytest.raises(svmcore.InputError, match="holds a point that this problem does not allow"):
-        train_svc(X, y, parts=2, checkpoint=file)
+    refused("holds a point that this problem does not allow", train_svc, X, y, parts=2, checkpoint=file)
 
 
 def test_packed_points_come_back_exactly():
@@ -291,8 +290,7 @@ def test_one_line_a_round(capsys):
 )
 def test_messages(words, message):
     X, y = wavy(50)
-    with pytest.raises(svmcore.InputError, match=message):
-        train_svc(X, y, **words)
+    refused(message, train_svc, X, y, **words)
 
 
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from svmcore import InputError, StepCurve
 
@@ -72,13 +73,10 @@ def test_outside_is_refused_with_the_range():
     c = curve([1.0], [0.5, 0.25], 0.5)
     assert c([0.5, 1.0, 10.0]).tolist() == [0.5, 0.25, 0.25]
     for C in (20.0, [1.0, 20.0]):
-        with pytest.raises(InputError, match=r"C=20 lies outside the curve, C from 0\.5 to 10"):
-            c(C)
+        refused(r"C=20 lies outside the curve, C from 0\.5 to 10", c, C)
     for C in (0.0, -1.0, np.nan):
-        with pytest.raises(InputError, match="is no positive number"):
-            c(C)
-    with pytest.raises(InputError, match="outside the curve, C up to 10"):
-        curve([1.0], [0.5, 0.25])(11.0)
+        refused("is no positive number", c, C)
+    refused("outside the curve, C up to 10", curve([1.0], [0.5, 0.25]), 11.0)
 
 
 def test_it_is_printed_in_one_line():
@@ -96,15 +94,12 @@ def test_it_is_printed_in_one_line():
     ],
 )
 def test_what_is_no_step_function_is_refused(arguments, message):
-    with pytest.raises(InputError, match=message):
-        curve(*arguments)
+    refused(message, curve, *arguments)
 
 
 def test_a_mean_needs_curves_that_meet():
-    with pytest.raises(InputError, match="no curve"):
-        StepCurve.mean([])
+    refused("no curve", StepCurve.mean, [])
     with pytest.raises(InputError, match="no C in common: one begins at 5, another ends at 2"):
         StepCurve.mean([curve([], [1.0], 0.0, 2.0), curve([], [1.0], 5.0, 9.0)])
     for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, np.nan]):
-        with pytest.raises(InputError, match="2 numbers, one per curve"):
-            StepCurve.mean([curve([], [1.0]), curve([], [1.0])], weights)
+        refused("2 numbers, one per curve", StepCurve.mean, [curve([], [1.0]), curve([], [1.0])], weights)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from refusals import refused
 
-from svmcore._errors import InputError
 from svmcore.cv import trials
 from svmcore.cv import trials_jit as loops
 
@@ -130,8 +130,7 @@ def test_a_function_judges():
     folds = trials.FoldNumbers(np.array([[0, 0, 1]]), 2)
     found = trials.judged(lambda y, f: (y * f).sum(), y, f, folds, y)
     assert found.tolist() == [[0.0, 0.5]]
-    with pytest.raises(InputError, match="it must return one number"):
-        trials.judged(lambda y, f: None, y, f, folds, y)
+    refused("it must return one number", trials.judged, lambda y, f: None, y, f, folds, y)
 
 
 def test_folds_that_train_without_a_class_are_found():
@@ -155,8 +154,7 @@ def test_folds_that_train_without_a_class_are_found():
     ids=str,
 )
 def test_bad_folds_are_refused(cv, words):
-    with pytest.raises(InputError, match=words):
-        trials.make_plan(cv, 12, np.arange(2), None)
+    refused(words, trials.make_plan, cv, 12, np.arange(2), None)
 
 
 def test_a_splitter_whose_folds_change_in_number_is_refused():
@@ -166,8 +164,7 @@ def test_a_splitter_whose_folds_change_in_number_is_refused():
             return [(np.flatnonzero(np.arange(12) % k != f), np.flatnonzero(np.arange(12) % k == f)) for f in range(k)]
 
     codes = np.array([np.arange(12) % 2, 1 - np.arange(12) % 2])
-    with pytest.raises(InputError, match="another number of folds"):
-        trials.make_plan(Odd(), 12, np.arange(2), None).rounds(codes)
+    refused("another number of folds", trials.make_plan(Odd(), 12, np.arange(2), None).rounds, codes)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +177,7 @@ def test_a_splitter_whose_folds_change_in_number_is_refused():
     ],
 )
 def test_scores_that_are_not_there(score, labels, several, words):
-    with pytest.raises(InputError, match=words):
-        trials.make_judge(score, labels, several)
+    refused(words, trials.make_judge, score, labels, several)
 
 
 def test_loops_have_places_for_all_names():

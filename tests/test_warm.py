@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkouts import REPORT, USE
+from refusals import refused
 
 import svmcore
 from svmcore.compiler import fast as _fast
@@ -44,10 +45,8 @@ def test_after_warmup_nothing_compiles(tmp_path, what, jobs):
 
 
 def test_wrong_arguments_of_warmup():
-    with pytest.raises(svmcore.InputError, match="'fit', 'path', 'all', not 'everything'"):
-        svmcore.warmup("everything")
-    with pytest.raises(svmcore.InputError, match="jobs must be a positive whole number, not 0"):
-        svmcore.warmup(jobs=0)
+    refused("'fit', 'path', 'all', not 'everything'", svmcore.warmup, "everything")
+    refused("jobs must be a positive whole number, not 0", svmcore.warmup, jobs=0)
 
 
 SHORT = "import svmcore\nfrom svmcore.compiler import jit as _jit\n_jit.PATIENCE = 0.01\n"
