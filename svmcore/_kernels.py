@@ -28,24 +28,6 @@ PRECOMPUTED = int(KernelKind.PRECOMPUTED)
 
 _CANCELS = 1e-4  # a difference that is below this share of its terms is computed in another way
 
-_AT_ONCE = 8  # features copied from one row of X before the next: a cache line of them
-
-
-@jit
-def pack_panels(X, order, first, last, panels):
-    """Copy the points `order` of the C-ordered matrix X to panels first..last-1. The caller has put zeros beyond them.
-
-    In place: panels.
-    """
-    width = X.shape[1]
-    for p in range(first, last):
-        panel, own = panels[p], order[p * LANES : min((p + 1) * LANES, order.shape[0])]
-        for left in range(0, width, _AT_ONCE):
-            for lane in range(own.shape[0]):
-                row = X[own[lane]]
-                for k in range(left, min(left + _AT_ONCE, width)):
-                    panel[k, lane] = row[k]
-
 
 @jit(sums=True)
 def _dot_panel(x, panel, out):

@@ -14,7 +14,7 @@ from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
 from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.points import near_points
-from svmcore.simd import loops, passes, vector
+from svmcore.simd import loops, packing, passes, sparse, vector
 
 pytestmark = pytest.mark.home
 
@@ -60,7 +60,7 @@ def panels_of(x, dtype):
 def rows_of(x, dtype):
     panels = panels_of(x, dtype)
     out = np.empty((-(-len(x) // vector.ROWS), x.shape[1], vector.ROWS), dtype)
-    loops.pack_rows(panels, np.arange(len(x)), out)
+    packing.pack_rows(panels, np.arange(len(x)), out)
     return out
 
 
@@ -73,14 +73,13 @@ def test_tiles_match_the_formula(shape, dtype, d):
     expected = exact_kernel(shape, x, z)
     tolerance = {np.float32: 3e-6, np.float64: 3e-15}[dtype] * max(1.0, np.abs(expected).max())
     rows, panels = rows_of(prescaled(shape, x, dtype), dtype), panels_of(prescaled(shape, z, dtype), dtype)
-    single = dtype == np.float32
     stored = np.zeros((rows.shape[0] * vector.ROWS, 2 * LANES), dtype)
-    (loops.store_block_32 if single else loops.store_block_64)(shape, rows, panels, False, 0, 2, stored)
+    loops.store_block(shape, rows, panels, False, 0, 2, stored)
     assert np.abs(stored[:14, :70] - expected).max() <= tolerance
     coef = np.zeros(rows.shape[0] * vector.ROWS, dtype)
     coef[:14] = rng.standard_normal(14)
     out = np.ones(2 * LANES)
-    (loops.add_block_32 if single else loops.add_block_64)(shape, rows, coef, panels, 0, 2, out)
+    loops.add_block(shape, rows, coef, panels, 0, 2, out)
     assert np.abs(out[:70] - 1.0 - coef[:14].astype(float) @ expected).max() <= 14 * tolerance
 
 
@@ -94,7 +93,7 @@ def test_tiles_match_their_plain_definition(shape, dtype):
     coef = rng.standard_normal(2 * vector.ROWS).astype(dtype)
     compiled, plain = np.zeros(2 * LANES), np.zeros(2 * LANES)
     single = dtype == np.float32
-    (loops.add_block_32 if single else loops.add_block_64)(shape, rows, coef, panels, 0, 2, compiled)
+    loops.add_block(shape, rows, coef, panels, 0, 2, compiled)
     step = vector.COLUMNS_32 if single else vector.COLUMNS_64
     for p in range(2):
         for lane in range(0, LANES, step):
@@ -117,7 +116,7 @@ def test_distances_from_squares(d):
         make(np.column_stack([a, (a * a).sum(axis=1)]), np.float32) for make, a in ((rows_of, x), (panels_of, z))
     )
     stored = np.zeros((rows.shape[0] * vector.ROWS, 2 * LANES), np.float32)
-    loops.store_block_32(shape, rows, panels, False, 0, 2, stored)
+    loops.store_block(shape, rows, panels, False, 0, 2, stored)
     assert np.abs(stored[:14, :70] - expected).max() <= 2e-6
     assert stored.max() <= 1.0
     among = stored[:14, :14]
@@ -127,10 +126,10 @@ def test_distances_from_squares(d):
     coef = np.zeros(rows.shape[0] * vector.ROWS, np.float32)
     coef[:14] = rng.standard_normal(14)
     out = np.zeros(2 * LANES)
-    loops.add_block_32(shape, rows, coef, panels, 0, 2, out)
+    loops.add_block(shape, rows, coef, panels, 0, 2, out)
     assert np.abs(out[:70] - coef[:14].astype(float) @ expected).max() <= 14 * 2e-6
     packed, squares = np.empty((1, d + 1, LANES), np.float32), np.empty(LANES)
-    loops.pack_single(x, np.arange(len(x)), np.zeros(d), 2.0, 0, 1, packed, squares)
+    packing.pack_panels(x, np.arange(len(x)), np.zeros(d), 2.0, 0, 1, packed, squares)
     assert np.allclose(packed[0, d, :14], 4.0 * (x * x).sum(axis=1), rtol=1e-6, atol=0.0)
     assert (packed[0, :, 14:] == 0).all()
 
@@ -152,15 +151,15 @@ def test_distances_from_squares_in_float64(d):
     assert (panels[1, :, 70 - LANES :] == 0).all()
     expected = exact_kernel(vector.Rbf(0.7, 0.0, 1), X[order], X[order])
     rows = np.empty((12, d + 1, vector.ROWS))
-    loops.pack_rows(panels, np.arange(70), rows)
+    packing.pack_rows(panels, np.arange(70), rows)
     stored = np.zeros((72, 2 * LANES))
     shape = vector.NearRbf(0.7, 0.0, 1)
-    loops.store_block_64(shape, rows, panels, False, 0, 2, stored)
+    loops.store_block(shape, rows, panels, False, 0, 2, stored)
     assert np.abs(stored[:70, :70] - expected).max() <= 2e-15
     coef = np.zeros(72)
     coef[:70] = rng.standard_normal(70)
     out = np.zeros(2 * LANES)
-    loops.add_block_64(shape, rows, coef, panels, 0, 2, out)
+    loops.add_block(shape, rows, coef, panels, 0, 2, out)
     assert np.abs(out[:70] - coef[:70] @ expected).max() <= 70 * 2e-15
 
 
@@ -168,8 +167,7 @@ def test_distances_from_squares_in_float64(d):
 def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
     x = np.array([[0.3, -7.0], [1e4, 0.1], [-1e4, 3.0]])
     stored = np.zeros((vector.ROWS, LANES), dtype)
-    store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
-    store(vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), False, 0, 1, stored)
+    loops.store_block(vector.Rbf(1.0, 0.0, 1), rows_of(x, dtype), panels_of(x, dtype), False, 0, 1, stored)
     assert (np.diag(stored[:3, :3]) == 1.0).all()
     assert (stored[:3, :3] == stored[:3, :3].T).all()
     assert (stored[:3, :3][~np.eye(3, dtype=bool)] < 1e-30).all()
@@ -179,10 +177,9 @@ def test_equal_points_have_kernel_one_and_far_ones_nothing(dtype):
 def test_the_lower_triangle_is_all_there_and_little_else(dtype):
     x = np.random.default_rng(2).standard_normal((150, 3)).astype(dtype)
     rows, panels = rows_of(x, dtype), panels_of(x, dtype)
-    store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
     whole, lower = np.full((2, len(rows) * vector.ROWS, 3 * LANES), np.nan, dtype)
-    store(vector.Rbf(0.5, 0.0, 1), rows, panels, False, 0, 3, whole)
-    store(vector.Rbf(0.5, 0.0, 1), rows, panels, True, 0, 3, lower)
+    loops.store_block(vector.Rbf(0.5, 0.0, 1), rows, panels, False, 0, 3, whole)
+    loops.store_block(vector.Rbf(0.5, 0.0, 1), rows, panels, True, 0, 3, lower)
     below = np.tri(150, dtype=bool)
     assert (lower[:150, :150][below] == whole[:150, :150][below]).all()
     assert np.isnan(lower).sum() > 3000
@@ -195,15 +192,14 @@ def test_the_exponential_is_accurate_over_its_range():
         x = np.zeros((1, 1, vector.ROWS), dtype)
         panels = r.reshape(-1, 1, LANES)
         stored = np.zeros((vector.ROWS, 4096), dtype)
-        store = loops.store_block_32 if dtype == np.float32 else loops.store_block_64
-        store(vector.Laplacian(1.0, 0.0, 1), x, panels, False, 0, len(panels), stored)
+        loops.store_block(vector.Laplacian(1.0, 0.0, 1), x, panels, False, 0, len(panels), stored)
         relative = stored[0].astype(np.longdouble) / np.exp2(-r.astype(np.longdouble)) - 1.0
         assert np.abs(relative).max() <= ulps * np.finfo(dtype).eps
 
 
 def test_known_columns_complete_a_matrix():
     rng = np.random.default_rng(16)
-    n = loops.MIRROR + 5
+    n = 21
     K = rng.random((n, n)).round(3)
     K = K + K.T
     slots = np.where(rng.random(n) < 0.5, 0, -1)
@@ -220,38 +216,61 @@ def test_packed_rows_end_in_zeros():
     x = np.arange(1.0, 11.0).reshape(5, 2)
     packed = np.full((2, 2, vector.ROWS), np.nan)
     points = np.array([4, 0, 2])
-    loops.pack_rows(panels_of(x, np.float64), points, packed)
+    packing.pack_rows(panels_of(x, np.float64), points, packed)
     flat = packed.transpose(0, 2, 1).reshape(-1, 2)
     assert (flat[:3] == x[points]).all()
     assert (flat[3:] == 0.0).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16, np.float64])
+def test_a_triangle_is_mirrored(dtype):
+    n = 2 * packing.MIRROR + 5
+    out = np.random.default_rng(0).integers(1, 1000, (n + 1, n + 3)).astype(dtype)
+    expected = out.copy()
+    below = np.tril(out[:n, :n])
+    expected[:n, :n] = below + np.tril(below, -1).T
+    for first, last in ((1, 3), (0, 1)):
+        packing.mirror(out, n, first, last)
+    assert (out == expected).all()
+
+
+def test_points_are_packed_in_double_precision_as_they_are():
+    x = np.random.default_rng(4).standard_normal((75, 9))
+    panels, squares = np.full((2, 10, LANES), np.nan), np.full(2 * LANES, np.nan)
+    packing.pack_panels(x, np.arange(75), np.zeros(9), 1.0, 0, 2, panels, squares)
+    flat = panels.transpose(0, 2, 1).reshape(-1, 10)
+    assert (flat[:75, :9] == x).all()
+    assert (flat[:, 9] == squares).all()
+    assert (flat[75:] == 0.0).all()
+
+
+@pytest.mark.parametrize("width", [5, 21])
 @pytest.mark.parametrize("squares", [False, True])
-def test_single_precision_is_packed_from_any_points_the_same_way(squares):
+def test_single_precision_is_packed_from_any_points_the_same_way(squares, width):
     """Panels and row groups, of all points and of some, hold the same numbers: (x - centre) factor, rounded once."""
     rng = np.random.default_rng(3)
-    x, centre, factor = rng.standard_normal((90, 5)), rng.standard_normal(5), 0.7
+    x, centre, factor = rng.standard_normal((90, width)), rng.standard_normal(width), 0.7
     expected = ((x - centre) * factor).astype(np.float32)
     order = rng.permutation(90)[:70]
-    panels, sums = np.full((2, 5 + squares, LANES), np.nan, np.float32), np.full(2 * LANES, np.nan)
-    loops.pack_single(x, order, centre, factor, 0, 2, panels, sums)
-    flat = panels.transpose(0, 2, 1).reshape(-1, 5 + squares)
-    assert (flat[:70, :5] == expected[order]).all()
+    panels, sums = np.full((2, width + squares, LANES), np.nan, np.float32), np.full(2 * LANES, np.nan)
+    packing.pack_panels(x, order, centre, factor, 0, 2, panels, sums)
+    flat = panels.transpose(0, 2, 1).reshape(-1, width + squares)
+    assert (flat[:70, :width] == expected[order]).all()
     assert (flat[70:] == 0.0).all()
     assert sums[:70] == pytest.approx((((x - centre) * factor)[order] ** 2).sum(axis=1), rel=1e-14)
     assert (sums[70:] == 0.0).all()
     last = rng.standard_normal(90)
-    rows = np.full((12, 5 + squares, vector.ROWS), np.nan, np.float32)
-    loops.pack_rows_of(x, order, centre, factor, last, rows)
-    grouped = rows.transpose(0, 2, 1).reshape(-1, 5 + squares)
-    assert (grouped[:70, :5] == expected[order]).all()
+    rows = np.full((12, width + squares, vector.ROWS), np.nan, np.float32)
+    packing.pack_rows_of(x, order, centre, factor, last, rows)
+    grouped = rows.transpose(0, 2, 1).reshape(-1, width + squares)
+    assert (grouped[:70, :width] == expected[order]).all()
     assert (grouped[70:] == 0.0).all()
-    double = np.full((12, 5, vector.ROWS), np.nan)
-    loops.pack_rows_of(x, order, np.zeros(5), 1.0, last, double)
-    assert (double.transpose(0, 2, 1).reshape(-1, 5)[:70] == x[order]).all()
+    double = np.full((12, width, vector.ROWS), np.nan)
+    packing.pack_rows_of(x, order, np.zeros(width), 1.0, last, double)
+    assert (double.transpose(0, 2, 1).reshape(-1, width)[:70] == x[order]).all()
     if squares:
-        assert (flat[:70, 5] == sums[:70].astype(np.float32)).all()
-        assert (grouped[:70, 5] == last[order].astype(np.float32)).all()
+        assert (flat[:70, width] == sums[:70].astype(np.float32)).all()
+        assert (grouped[:70, width] == last[order].astype(np.float32)).all()
 
 
 def test_values_off_the_diagonal_panels_are_used_twice():
@@ -266,10 +285,11 @@ def test_values_off_the_diagonal_panels_are_used_twice():
     by_row[place] = coef
     for k, t in enumerate(place):
         rows[t // vector.ROWS, :, t % vector.ROWS] = x[k]
-    out, sums = np.zeros(2 * LANES), np.zeros(len(by_row))
+    out, sums = np.zeros((2, 2 * LANES)), np.zeros((2, len(by_row)))
     panels = panels_of(x, np.float64)
     for first in range(2):  # as two threads would
-        loops.add_symmetric(vector.Rbf(0.7, 0.0, 1), rows, by_row, panels, by_column, first, 2, out, sums)
+        loops.add_symmetric(vector.Rbf(0.7, 0.0, 1), rows, by_row, panels, by_column, first, first + 1, out, sums)
+    out, sums = out.sum(axis=0), sums.sum(axis=0)
     K = np.exp2(-0.7 * ((x[:, None] - x) ** 2).sum(axis=2))
     assert np.abs(out[:n] + sums[place] - K @ coef).max() <= 1e-12
 
@@ -297,7 +317,7 @@ def test_a_stored_sparse_tile_is_a_row_of_kernel_values(dtype):
     panel, stored = panels_of(x, np.float32)[0], np.zeros((3, 2 * LANES), dtype)
     shape = vector.Rbf(0.4, 0.0, 1)
     for lane in range(0, LANES, vector.COLUMNS_32):
-        vector._store_sparse_tile(shape, csr, 3, panel, None, csr.norms, 0, lane, stored, 1)
+        sparse._store_sparse_tile(shape, csr, 3, panel, None, csr.norms, 0, lane, stored, 1)
     values = np.exp2(-0.4 * ((x[3] - x) ** 2).sum(axis=1)) * (vector.UNITS_16 if dtype == np.uint16 else 1.0)
     assert np.abs(stored[1, :5] - values).max() <= (0.51 if dtype == np.uint16 else 1e-6)
     assert not stored[[0, 2]].any()
@@ -323,7 +343,7 @@ def test_tiles_used_twice_match_their_plain_definition(shape):
     rows, panels = rng.standard_normal((22, 5, vector.ROWS)), rng.standard_normal((2, 5, LANES))
     coef, weights = rng.standard_normal(22 * vector.ROWS), rng.standard_normal(2 * LANES)
     found, plain = [np.zeros((2, 2 * LANES)) for _ in range(2)], [np.zeros((2, 22 * vector.ROWS)) for _ in range(2)]
-    loops.add_symmetric(shape, rows, coef, panels, weights, 0, 2, found[0][0], plain[0][0])
+    loops.add_symmetric(shape, rows, coef, panels, weights, 0, 1, found[0], plain[0])
     for lane in range(0, LANES, vector.COLUMNS_64):
         for g in range(22):
             if g < 11:
@@ -381,7 +401,7 @@ def csr_points(rng, n, d, binary, dtype, absolute):
     data = x[x != 0]
     norms = np.zeros(2 * LANES, dtype)
     norms[:n] = (abs(x) if absolute else x**2).sum(axis=1)
-    return x, vector.Csr(indptr, indices, data.astype(dtype), norms)
+    return x, sparse.Csr(indptr, indices, data.astype(dtype), norms)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
@@ -391,28 +411,25 @@ def csr_points(rng, n, d, binary, dtype, absolute):
 def test_sparse_tiles_match_the_formula(shape, table, binary, dtype):
     rng = np.random.default_rng(5)
     x, csr = csr_points(rng, 70, 9, binary, dtype, isinstance(shape, vector.Laplacian))
-    columns = vector.SpreadColumns(csr, np.arange(70), csr.norms)
+    columns = sparse.SpreadColumns(csr, np.arange(70), csr.norms)
     panels = np.zeros((1, 10, LANES) if table else (2, 9, LANES), np.uint8 if binary else dtype)
     if not table:
-        loops.spread_all(columns, panels)
+        sparse.spread_all(columns, panels)
     places = np.zeros(9, np.int32) if table else None
     expected = exact_kernel(shape, x, x)
     tolerance = {np.float32: 4e-6, np.float64: 1e-14}[dtype] * max(1.0, np.abs(expected).max())
     points = np.array([0, 2, 3, 69, 11, 12, 13, 14, 15, 16])
-    single = dtype == np.float32
     stored = np.zeros((len(points), 2 * LANES), dtype)
-    store = loops.store_sparse_32 if single else loops.store_sparse_64
-    store(shape, csr, points, columns, places, panels, False, 0, 2, stored)
+    sparse.store_sparse(shape, csr, points, columns, places, panels, False, 0, 2, stored)
     assert np.abs(stored[:, :70] - expected[points]).max() <= tolerance
     coef, out = rng.standard_normal(len(points)).astype(dtype), np.zeros(2 * LANES)
-    add = loops.add_sparse_32 if single else loops.add_sparse_64
-    add(shape, csr, points, coef, columns, places, panels, 0, 2, out)
+    sparse.add_sparse(shape, csr, points, coef, columns, places, panels, 0, 2, out)
     assert np.abs(out[:70] - coef.astype(float) @ expected[points]).max() <= 20 * tolerance
     assert not table or not places.any()
     if binary and isinstance(shape, vector.Rbf):
         assert (stored[np.arange(len(points)), points] == 1.0).all()
     half = np.full((70, 2 * LANES), np.nan, dtype)
-    store(shape, csr, np.arange(70), columns, places, panels, True, 0, 2, half)
+    sparse.store_sparse(shape, csr, np.arange(70), columns, places, panels, True, 0, 2, half)
     lower = np.tril_indices(70)
     assert np.abs(half[lower] - expected[lower]).max() <= tolerance
 
@@ -422,8 +439,8 @@ def test_sixteen_bit_blocks_are_rounded_kernel_values():
     x = rng.standard_normal((40, 3)).astype(np.float32)
     shape = vector.Rbf(1.0, 0.0, 1)
     full, half = np.zeros((42, LANES), np.float32), np.zeros((42, LANES), np.uint16)
-    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), False, 0, 1, full)
-    loops.store_block_32(shape, rows_of(x, np.float32), panels_of(x, np.float32), False, 0, 1, half)
+    loops.store_block(shape, rows_of(x, np.float32), panels_of(x, np.float32), False, 0, 1, full)
+    loops.store_block(shape, rows_of(x, np.float32), panels_of(x, np.float32), False, 0, 1, half)
     assert np.abs(half[:40, :40] - full[:40, :40] * vector.UNITS_16).max() <= 0.51
 
 
@@ -528,12 +545,6 @@ def test_parts_of_what_is_stored_are_gathered(dtype):
     stored = rng.random((9, 9)).astype(np.float32)
     points, slots = np.array([7, 2, 5, 0]), np.array([-1, 3, 0, -1])
     out = np.full((4, 4), 9, dtype)
-    loops.gather_lower(stored, points, 50.0, 0.25, out)
-    wanted = (stored[np.ix_(points, points)].astype(np.float64) * 50.0 + 0.25).astype(dtype)
-    below = np.tri(4) > 0
-    assert out[below] == pytest.approx(wanted[below], rel=1e-6)
-    assert (out[~below] == 9).all()
-    out[:] = 9
     loops.gather_known(stored, slots, points, 50.0, 0.25, 0, 3, out)
     wanted = (stored[np.ix_(slots, points)].astype(np.float64) * 50.0 + 0.25).astype(dtype)
     assert out[1:3] == pytest.approx(wanted[1:3], rel=1e-6)
@@ -541,3 +552,26 @@ def test_parts_of_what_is_stored_are_gathered(dtype):
     out[:] = 9
     loops.gather_known(stored, slots, points, 50.0, 0.25, 2, 4, out)
     assert (out[:2] == 9).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_stored_rows_are_summed_and_copied(dtype):
+    rng = np.random.default_rng(1)
+    stored, rows = rng.random((9, 40)).astype(dtype), np.array([7, 2, 5, 0, 8, 3])
+    coef, out = rng.standard_normal(6).astype(dtype), np.ones(40)
+    loops.add_rows(stored, rows, coef, 10, 40, out)
+    assert out[10:] == pytest.approx(1.0 + coef.astype(float) @ stored[rows, 10:], rel=1e-5)
+    assert (out[:10] == 1.0).all()
+    index, columns, copied = np.array([4, 1]), np.array([30, 2, 2]), np.empty((2, 3), dtype)
+    loops.copy_block(copied, stored, rows, index, columns)
+    assert (copied == stored[np.ix_(rows[index], columns)]).all()
+
+
+def test_points_are_gathered_to_panels():
+    x = np.random.default_rng(2).standard_normal((80, 3))
+    points = np.concatenate([np.arange(70), [79, 0]])
+    out = np.full((2, 3, LANES), np.nan)
+    packing.gather_panels(panels_of(x, np.float64), points, out)
+    flat = out.transpose(0, 2, 1).reshape(-1, 3)
+    assert (flat[:72] == x[points]).all()
+    assert (flat[72:] == 0.0).all()

@@ -74,6 +74,8 @@ TESTS = {
     "problem/formulations": f"measures total {CERTIFIED}[second",
     "problem/measures": f"measures {CERTIFIED}[second",
     "simd/loops": "vector block:kept",
+    "simd/packing": "vector",
+    "simd/sparse": "vector",
     "simd/line": "block_steps vector",
     "simd/passes": "block_steps:pass_means block_steps vector:passes block:conjugate",
     "simd/rows": "sweeps vector",

@@ -5,7 +5,8 @@ that passes it on, unpacked at each call from Python. Here such a tuple stays wh
 and reads an array's address, lengths and strides from the array object when it needs them; numbers are taken along.
 A tuple cannot change, and nobody gives an array another memory during a call, so each is read at most once per function.
 
-Only tuples of the package's own classes are treated so, and none of `simd/vector`, whose instructions take theirs apart.
+Only tuples of the package's own classes are treated so, and none of `simd/vector` and `simd/sparse`, whose instructions take
+theirs apart.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from numba.extending import (
     unbox,
 )
 
-_BY_VALUE = "svmcore.simd.vector"
+_BY_VALUE = ("svmcore.simd.vector", "svmcore.simd.sparse")
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _ITEMS = tuple.__basicsize__  # where a tuple's items begin
 _DATA = object.__basicsize__  # of an array: its memory, the number of its dimensions, their lengths, their strides
@@ -67,7 +68,7 @@ def by_reference(kind: Any) -> Any:
     if not isinstance(kind, types.NamedTuple | types.NamedUniTuple) or not HOLDS:
         return kind
     module = kind.instance_class.__module__
-    ours = module.startswith("svmcore.") and module != _BY_VALUE
+    ours = module.startswith("svmcore.") and module not in _BY_VALUE
     return Record(kind.instance_class, tuple(kind)) if ours and any(isinstance(k, types.Array) for k in kind) else kind
 
 

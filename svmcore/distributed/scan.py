@@ -24,7 +24,7 @@ from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_w
 from svmcore.kernel.products import point_product, shape_of
 from svmcore.kernel.table import facts_of
 from svmcore.problem import measures
-from svmcore.simd import loops
+from svmcore.simd import loops, packing
 from svmcore.solvers import block, interior, newton
 from svmcore.solvers._contract import SolverTask
 
@@ -98,7 +98,7 @@ def _panels(X: Any, task: Assignment) -> Any:
     """Rows in float32 panels, centred and scaled."""
     count = -(-len(X) // LANES)
     out, squares = np.empty((count, X.shape[1], LANES), np.float32), np.empty(count * LANES)
-    loops.pack_single(
+    packing.pack_panels(
         np.ascontiguousarray(X), np.arange(len(X)), task.centre, _factor(task.kernel), 0, count, out, squares
     )
     return out
@@ -127,7 +127,7 @@ def _add(part: Part, X: Any, coef: FloatArray, exact: bool, n_threads: int, out:
 
 
 def _add_panels(shape: Any, rows: Any, weights: Any, panels: Any, out: FloatArray, first: int, last: int) -> None:
-    loops.add_block_32(shape, rows, weights, panels, first, last, out)
+    loops.add_block(shape, rows, weights, panels, first, last, out)
 
 
 def _points(X: Any) -> Any:

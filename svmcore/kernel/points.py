@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore import _kernels
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, Points
 from svmcore.base.threads import split
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import facts_of
-from svmcore.simd import loops, vector
+from svmcore.simd import packing, vector
 
 STAGGER = 32
 """Every stored row of kernel values ends in so many unused columns. So neighbouring rows do not share places in a cache."""
@@ -69,10 +68,9 @@ def near_points(X: FloatArray, squares: FloatArray, order: IntArray, n_threads: 
 def _panels(X: FloatArray, order: IntArray, width: int, n_threads: int) -> FloatArray:
     """The rows `order` in panels of so many features. Those that X does not have are zero."""
     panels = lent("doubles", (padded(len(order)) // LANES, width, LANES))
+    centre, squares, work = np.zeros(X.shape[1]), np.empty(len(panels) * LANES), PACK * float(panels.size)
+    split(lambda a, b: packing.pack_panels(X, order, centre, 1.0, a, b, panels, squares), len(panels), work, n_threads)
     panels[:, X.shape[1] :] = 0.0
-    panels[-1:] = 0.0
-    work = PACK * float(panels.size)
-    split(lambda a, b: _kernels.pack_panels(X, order, a, b, panels), len(panels), work, n_threads)
     return panels
 
 
@@ -133,7 +131,7 @@ def packed_rows(panels: Real, points: IntArray, n_threads: int = 1) -> Real:
     """Some of the points of the panels, copied to row groups, which tiles read. The number type is that of the panels."""
     packed, rows = lent("packed", (groups_of(len(points)), panels.shape[1], vector.ROWS), panels.dtype), vector.ROWS
     split(
-        lambda a, b: loops.pack_rows(panels, points[a * rows : b * rows], packed[a:b]),
+        lambda a, b: packing.pack_rows(panels, points[a * rows : b * rows], packed[a:b]),
         len(packed), PACK * float(packed.size), n_threads,
     )  # fmt: skip
     return packed
@@ -148,7 +146,7 @@ def rows_of(
     packed = lent("packed", (groups_of(len(points)), width, rows), dtype)
     more = _NO_FLOATS if last is None else last
     split(
-        lambda a, b: loops.pack_rows_of(X, points[a * rows : b * rows], centre, factor, more, packed[a:b]),
+        lambda a, b: packing.pack_rows_of(X, points[a * rows : b * rows], centre, factor, more, packed[a:b]),
         len(packed), PACK * float(packed.size), n_threads,
     )  # fmt: skip
     return packed
@@ -158,7 +156,7 @@ def gathered_panels(panels: Real, points: IntArray, n_threads: int) -> Real:
     """Some of the points of the panels, copied to panels of their own."""
     out = lent("some", (padded(len(points)) // LANES, *panels.shape[1:]), panels.dtype)
     split(
-        lambda a, b: loops.gather_panels(panels, points[a * LANES : b * LANES], out[a:b]),
+        lambda a, b: packing.gather_panels(panels, points[a * LANES : b * LANES], out[a:b]),
         len(out), PACK * float(out.size), n_threads,
     )  # fmt: skip
     return out

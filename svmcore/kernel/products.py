@@ -30,7 +30,7 @@ from svmcore.kernel.points import (
     padded,
 )
 from svmcore.kernel.table import facts_of
-from svmcore.simd import loops, vector
+from svmcore.simd import loops, sparse, vector
 
 KernelFunction = Callable[[Any, Any], Any]
 _LOG2E = 1.4426950408889634
@@ -148,13 +148,13 @@ class Spread:
     """Sparse points as dense columns. Panels of all features are kept, or, where that is too much, one is made at a time."""
 
     def __init__(
-        self, csr: vector.Csr, points: IntArray, n_features: int, dtype: Any, same: Spread | None = None
+        self, csr: sparse.Csr, points: IntArray, n_features: int, dtype: Any, same: Spread | None = None
     ) -> None:
         """`same` are the same columns with norms of another number type. Their panels are used here, too."""
         self.count = -(-len(points) // LANES)
         norms = np.zeros(self.count * LANES, csr.norms.dtype)
         norms[: len(points)] = csr.norms[points]
-        self.points = vector.SpreadColumns(csr, points, norms)
+        self.points = sparse.SpreadColumns(csr, points, norms)
         self._n_features, self._dtype = n_features, dtype
         self._panels: Real | None = None
         bytes_each = n_features * LANES * np.dtype(dtype).itemsize
@@ -162,7 +162,7 @@ class Spread:
             self._panels = same._panels
         elif bytes_each <= _PANEL_BYTES and self.count * bytes_each <= _PANELS_BYTES:
             self._panels = np.zeros((self.count, n_features, LANES), dtype)
-            loops.spread_all(self.points, self._panels)
+            sparse.spread_all(self.points, self._panels)
         else:
             entries = np.diff(csr.indptr)[points]
             self._most = int(np.add.reduceat(entries, np.arange(0, len(entries), LANES)).max(initial=0))
@@ -177,7 +177,7 @@ class Spread:
 
 def add_sparse(
     shape: vector.Shape,
-    csr: vector.Csr,
+    csr: sparse.Csr,
     points: IntArray,
     coef: FloatArray,
     columns: Spread,
@@ -187,7 +187,7 @@ def add_sparse(
 ) -> None:
     """out += K(columns, points) coef, in the precision of the points. `out` is padded to whole panels. In place: out."""
     real = csr.norms.dtype
-    add = loops.add_sparse_32 if real == np.float32 else loops.add_sparse_64
+    add = sparse.add_sparse
     weights = coef.astype(real)
     split(
         lambda a, b: add(shape, csr, points, weights, columns.points, *columns.room(), a, b, out),
@@ -236,7 +236,7 @@ def pair_product(shape: vector.Shape, panels: Real, packed: Real, coef: FloatArr
     """K(panels, packed rows) coef in float64, for all lanes of the panels. K is never stored."""
     out, weights = np.zeros(len(panels) * LANES), packed_weights(packed, coef)
     work = float(packed.size * len(out))
-    split(lambda a, b: loops.add_block_64(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
+    split(lambda a, b: loops.add_block(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
     return out
 
 
@@ -256,12 +256,10 @@ def symmetric_product(
     rows = np.where(row < LANES, weights[place], 0.0).ravel()
     by_column, by_row = np.zeros((_SLABS, len(weights))), np.zeros((_SLABS, len(rows)))
 
-    def run(first: int, last: int) -> None:
-        for slab in range(first, last):
-            add = loops.add_symmetric
-            add(shape, packed, rows, panels, weights, slab, _SLABS, by_column[slab], by_row[slab])
-
-    split(run, min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads)
+    split(
+        lambda a, b: loops.add_symmetric(shape, packed, rows, panels, weights, a, b, by_column, by_row),
+        min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads,
+    )  # fmt: skip
     out = by_column.sum(axis=0).reshape(count, LANES) + by_row.sum(axis=0).reshape(count, -1)[:, :LANES]
     return np.asarray(out.ravel()[: len(coef)])
 
@@ -283,7 +281,7 @@ def tile_product(
     else:
         binary = is_binary(sources.indptr, sources.data) and is_binary(targets.indptr, targets.data)
         rows, other = (
-            vector.Csr(p.indptr, p.indices, p.data, magnitudes(kernel, p.indptr, p.data)) for p in (sources, targets)
+            sparse.Csr(p.indptr, p.indices, p.data, magnitudes(kernel, p.indptr, p.data)) for p in (sources, targets)
         )
         columns = Spread(other, np.arange(targets.n), n_features, np.uint8 if binary else np.float64)
         work = float(len(out)) * (len(sources.data) + sources.n)
@@ -298,7 +296,7 @@ def exact_block(kernel: Kernel, targets: Points, sources: Points) -> FloatArray 
     panels = sources.panels
     packed = packed_rows(targets.panels, np.arange(targets.n))
     out = np.empty((len(packed) * vector.ROWS, len(panels) * LANES + STAGGER))
-    loops.store_block_64(shape_of(kernel), packed, panels, False, 0, len(panels), out)
+    loops.store_block(shape_of(kernel), packed, panels, False, 0, len(panels), out)
     return out[: targets.n, : sources.n]
 
 

@@ -16,7 +16,7 @@ from svmcore.kernel.points import Real, packed_weights, rows_of
 from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import facts_of
-from svmcore.simd import loops, vector
+from svmcore.simd import loops, packing, vector
 
 ROUNDING = 2.0**-24
 SUMMED = 9.0  # roundings of a term by its coefficient, and by the sum over the rows of a tile
@@ -137,7 +137,7 @@ class RoughProduct:
         count = -(-len(rows) // LANES)
         panels = lent("targets", (count, self.width + self.wide, LANES), np.float32)
         squares = np.empty(count * LANES)
-        loops.pack_single(X, rows, self.centre, self.factor, 0, count, panels, squares)
+        packing.pack_panels(X, rows, self.centre, self.factor, 0, count, panels, squares)
         if self.kernel.kind == KernelKind.LAPLACIAN:
             return panels, np.abs(panels).sum(axis=1, dtype=np.float64).ravel()
         return panels, squares
@@ -173,7 +173,7 @@ class RoughProduct:
             step = max(1, _SOURCE_BYTES // (panels[0, :, : vector.ROWS].nbytes or 1))
             for group in range(0, len(rows), step):
                 some = slice(group, group + step)
-                loops.add_block_32(shape, rows[some], weights[group * vector.ROWS :], panels, 0, len(panels), out)
+                loops.add_block(shape, rows[some], weights[group * vector.ROWS :], panels, 0, len(panels), out)
         np.subtract(sums[0], sums[1], out=values)
         error = SLACK * self._error(sizes, largest, near=near)
         if facts_of(self.kernel).exponential:

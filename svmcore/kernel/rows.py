@@ -18,7 +18,7 @@ import numpy as np
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.kernel.spare import SpareMatrix, spare_matrix
 from svmcore.kernel.tiles import exact_gram, has_gram
-from svmcore.simd.loops import add_weighted_rows, copy_block
+from svmcore.simd.loops import add_rows, copy_block
 
 
 def whole_matrix(
@@ -99,7 +99,7 @@ class RowStore:
         have = index[self.slot[index] >= 0]
         miss = index[self.slot[index] < 0]
         out = np.zeros(self.n)
-        add_weighted_rows(out, self.rows, self.slot[have], coef[have])
+        add_rows(self.rows, self.slot[have], coef[have], 0, self.n, out)
         if miss.size:
             out += self.oracle.product(miss, np.ascontiguousarray(coef[miss]))
         return out

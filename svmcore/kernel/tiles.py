@@ -45,7 +45,7 @@ from svmcore.kernel.products import (
 from svmcore.kernel.rough import ROUNDING, error_factors, error_of_dots
 from svmcore.kernel.spare import lent, spare
 from svmcore.kernel.table import facts_of
-from svmcore.simd import loops, vector
+from svmcore.simd import loops, packing, sparse, vector
 from svmcore.simd.lanes import UNITS_16
 
 # What is cheaper, in features of a point. Above _WIDE of them half a Gram matrix and its mirror image are cheaper than the
@@ -83,29 +83,29 @@ _CANCELS = 50.0
 
 def _mirror(out: Real, count: int, n_threads: int) -> None:
     """Copy the lower triangle of the first `count` rows and columns to the upper one. In place: out."""
-    strips = -(-count // loops.MIRROR)
-    mirror = functools.partial(loops.mirror, out, count)
+    strips = -(-count // packing.MIRROR)
+    mirror = functools.partial(packing.mirror, out, count)
     split_falling(functools.partial(_backwards, mirror, strips), strips, _READ * out.size, n_threads)
 
 
-def _complete(out: Real, count: int, n_threads: int) -> None:
-    """Mirror the lower triangle, and fill the padding with zeros. In place: out."""
-    _mirror(out, count, n_threads)
+def _complete(out: Real, count: int) -> Real:
+    """Fill the padding of the Gram matrix of `count` points with zeros. In place: out."""
     out[:count, count:] = 0
     out[count:] = 0
-
-
-def _gathered(gram: Real, members: IntArray, scale: float, out: Real, n_threads: int) -> Real:
-    """`gram` among the members, times `scale`, rounded where `out` holds integers. In place: out."""
-    rounding = 0.5 if out.dtype == np.uint16 else 0.0
-    loops.gather_lower(gram, members.astype(np.uint32), np.float32(scale), np.float32(rounding), out)
-    _complete(out, len(members), n_threads)
     return out
+
+
+def _gathered(gram: Real, members: IntArray, scale: float, out: Real) -> Real:
+    """`gram` among the members, times `scale`, rounded where `out` holds integers. In place: out."""
+    rounding = np.float32(0.5 if out.dtype == np.uint16 else 0.0)
+    count, index = len(members), members.astype(np.uint32)
+    loops.gather_known(gram, members, index, np.float32(scale), rounding, 0, count, out)
+    return _complete(out, count)
 
 
 def gram_among(gram: Real, members: IntArray) -> Real:
     """The Gram matrix of some of the points of another one, laid out the same."""
-    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype), 1)
+    return _gathered(gram, members, 1.0, np.empty(_layout(len(members)), gram.dtype))
 
 
 def _layout(count: int) -> tuple[int, int]:
@@ -199,7 +199,7 @@ class _Tiles:
         if shared and dtype == np.float32 and count == self.n and (points[:-1] < points[1:]).all():
             return self._kept
         unit = UNITS_16 if dtype == np.uint16 else 1.0
-        return _gathered(self._kept, points, unit, self.space(count, dtype), self.n_threads)
+        return _gathered(self._kept, points, unit, self.space(count, dtype))
 
     def _compute(self, points: IntArray, out: Real) -> Real:
         """`gram` from the data. In place: out, laid out for so many points."""
@@ -291,17 +291,15 @@ class _Tiles:
                 lambda a, b: loops.complete_known(slots, block, new.astype(np.uint32), scale, rounding, a, b, out),
                 len(new), _GATHER * len(new) * count, self.n_threads,
             )  # fmt: skip
-        out[:count, count:] = 0
-        out[count:] = 0
-        return out
+        return _complete(out, count)
 
     def _finish(self, out: Real, count: int, *, half: bool) -> Real:
         """A Gram matrix without offset and padding, or its lower triangle (`half`), made whole and counted."""
         if half:
-            _complete(out, count, self.n_threads)
+            _mirror(out, count, self.n_threads)
         if self.offset:
             out[:count, :count] += self.offset
-        out[count:] = 0
+        _complete(out, count)
         self.n_evals += count * (count + 1) // 2 if half else count * count
         return out
 
@@ -343,7 +341,7 @@ class DenseTiles(_Tiles):
     def _pack(self, points: IntArray, out: Real, squares: FloatArray) -> None:
         """Some of the points in float32 panels, and their squared norms. In place: out, squares."""
         split(
-            lambda a, b: loops.pack_single(self.K.X, points, self.centre, self.factor, a, b, out, squares),
+            lambda a, b: packing.pack_panels(self.K.X, points, self.centre, self.factor, a, b, out, squares),
             len(out), PACK * float(out.size), self.n_threads,
         )  # fmt: skip
 
@@ -408,7 +406,7 @@ class DenseTiles(_Tiles):
         single = out.dtype == np.float32
         source = self._source(single=single)
         packed = self._rows(points, single=single)
-        store = loops.store_block_32 if single else loops.store_block_64
+        store = loops.store_block
         work = float(packed.size * len(source) * LANES)
         step = max(1, _ROWS_AT_ONCE // packed[:1].nbytes)
 
@@ -427,7 +425,7 @@ class DenseTiles(_Tiles):
         columns = -(-count // LANES)
         packed, panels = self._rows(points, single=single), self._columns_of(points, single=single)
         half = single and source.shape[1] >= _WIDE
-        store = loops.store_block_32 if single else loops.store_block_64
+        store = loops.store_block
         work = float(out.size * source.shape[1])
         shape = self._shape(single=single)
         share = split_falling if half else split
@@ -440,14 +438,14 @@ class DenseTiles(_Tiles):
             self.add_values(points, coef, field, single=single)
             return
         chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
-        loops.gather_panels(self.form, points, chosen)
+        packing.gather_panels(self.form, points, chosen)
         add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
         field += self.offset * coef.sum()
 
     def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
         """As `_Tiles.add_values`."""
         panels = self._source(single=single)
-        add = loops.add_block_32 if single else loops.add_block_64
+        add = loops.add_block
         count = len(points)
         packed = self._rows(points, single=single)
         weights = packed_weights(packed, coef)
@@ -495,8 +493,8 @@ def exact_gram(
 def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
     """`exact_gram` in two compiled calls. In place: out."""
     panels, packed = (_in_groups(K.X, size) for size in (LANES, vector.ROWS))
-    loops.store_block_64(shape_of(K.kernel), packed, panels, True, 0, len(panels), out)
-    loops.mirror(out, K.n, 0, -(-K.n // loops.MIRROR))
+    loops.store_block(shape_of(K.kernel), packed, panels, True, 0, len(panels), out)
+    packing.mirror(out, K.n, 0, -(-K.n // packing.MIRROR))
     if K.kernel.offset:
         out[: K.n, : K.n] += K.kernel.offset  # what lies beyond is memory that may hold anything
     K.n_evals += K.n * (K.n + 1) // 2
@@ -523,7 +521,7 @@ def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, half
         rows, columns = out[group * vector.ROWS : end * vector.ROWS], len(panels)
         if half:
             columns = min(columns, -(-end * vector.ROWS // LANES))
-        loops.store_block_64(shape, packed[group:end], panels, False, 0, columns, rows)
+        loops.store_block(shape, packed[group:end], panels, False, 0, columns, rows)
         if offset:
             rows[:, : columns * LANES] += offset
 
@@ -538,7 +536,7 @@ class SparseTiles(_Tiles):
         largest = float(self.shape.scale * norms.max(initial=0.0)) if facts_of(K.kernel).exponential else 0.0
         self.single = np.float64 if largest > _CANCELS and not self.binary else np.float32
         self.csr = {
-            real: vector.Csr(indptr, indices, data.astype(real), norms.astype(real))
+            real: sparse.Csr(indptr, indices, data.astype(real), norms.astype(real))
             for real in (self.single, np.float64)
         }
         self._all: dict[Any, Spread] = {}
@@ -559,7 +557,7 @@ class SparseTiles(_Tiles):
         real = np.float64 if out.dtype == np.float64 else self.single
         columns = self._spread(points, real)
         lower = self.costly and out.dtype != np.float64
-        store = loops.store_sparse_32 if real == np.float32 else loops.store_sparse_64
+        store = sparse.store_sparse
         share = split_falling if lower else split
         share(
             lambda a, b: store(self.shape, self.csr[real], points, columns.points, *columns.room(), lower, a, b, out),

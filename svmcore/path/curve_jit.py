@@ -8,7 +8,7 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray
 from svmcore.compiler.jit import jit
-from svmcore.simd.loops import add_weighted_rows
+from svmcore.simd.loops import add_rows
 from svmcore.simd.sums import dot
 
 TILE = 64
@@ -232,7 +232,7 @@ def _turn(K, start, stop, tile):
 def _move(moves, k, tile, value):
     """Take the rows of a tile through stretch k. In place: value."""
     first, last = moves.begin[k], moves.begin[k + 1]
-    add_weighted_rows(value, tile, moves.member[first:last], moves.by[first:last])
+    add_rows(tile, moves.member[first:last], moves.by[first:last], 0, value.shape[0], value)
 
 
 @jit

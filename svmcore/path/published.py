@@ -49,7 +49,7 @@ from svmcore.path.problem import BoxPath
 from svmcore.path.record import Followed, Track, offsets
 from svmcore.path.tracker import Tracker
 from svmcore.problem.measures import middle
-from svmcore.simd.loops import add_weighted_rows
+from svmcore.simd.loops import add_rows
 
 # When something has arrived: a residual within NEAR of zero, relative to lambda; a value within TOUCH of its box, relative to
 # the width of the box; a value of a solver within AT_BOX of its box, in the same units; lambda within ARRIVED of its end,
@@ -210,7 +210,7 @@ class PaperTracker:
         """Residuals by (16) times lambda: r = lambda c - K beta - bias. The elbow's part of K beta is computed afresh."""
         state = self.state
         product = state.fixed.copy()
-        add_weighted_rows(product, self.store.rows, self.store.slot[self.elbow], state.beta[self.elbow])
+        add_rows(self.store.rows, self.store.slot[self.elbow], state.beta[self.elbow], 0, len(product), product)
         state.resid[:] = self.lam * state.slope - product - self.bias
 
     def _measure(self) -> tuple[float, float]:
@@ -354,7 +354,7 @@ class PaperTracker:
         bias = float(full[0]) if border else 0.0
         d = np.ascontiguousarray(full[border:])
         rate = bias - state.slope
-        add_weighted_rows(rate, self.store.rows, self.store.slot[self.elbow], d)
+        add_rows(self.store.rows, self.store.slot[self.elbow], d, 0, len(rate), rate)
         return Heading(bias, d, rate)
 
     def _special(self, way: Heading) -> bool:

@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 from svmcore._types import LANES
 from svmcore.compiler.jit import DISABLED, jit
 from svmcore.simd.lanes import (
-    BYTE,
     REGISTER_BYTES,
     REGISTERS,
     UNITS_16,
@@ -148,8 +147,9 @@ class Laplacian(Shape):
 ROWS = 6
 CHUNK = 64
 """So many terms of a float32 measure are summed first, and then these sums. This rounds far less than one long sum."""
-COLUMNS_32 = REGISTERS * REGISTER_BYTES // 4
-COLUMNS_64 = REGISTERS * REGISTER_BYTES // 8
+SPAN = REGISTERS * REGISTER_BYTES
+"""A tile has columns of so many bytes: COLUMNS_32 numbers of four bytes, or COLUMNS_64 of eight."""
+COLUMNS_32, COLUMNS_64 = SPAN // 4, SPAN // 8
 
 
 def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> Any:
@@ -295,156 +295,6 @@ def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: AR
     return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
 
 
-# Sparse tiles: one sparse row against COLUMNS dense columns. `panel[place, lane]` holds float32 or float64 features, or bytes
-# that are 0 or 1. Sums of bytes are exact, and are 255 at most. If there are more features than a panel has places, `table`
-# gives the place of each feature. It is 0 for features that no column of the panel has, and the panel's row 0 is all zeros.
-# All that follows the sum over entries is in the number type of `norms`. A distance is the sum of both norms less what the
-# points have in common, so it cancels.
-
-
-class Csr(NamedTuple):
-    """Sparse points: the entries of point i are indptr[i] to indptr[i + 1]. With panels of bytes all of `data` is 1.
-
-    `norms` are sums of squares, or of absolute values for the Laplacian kernel. With bytes they are exact integers.
-    """
-
-    indptr: Any
-    indices: Any
-    data: Any
-    norms: Any
-
-
-class SpreadColumns(NamedTuple):
-    """Sparse points that are spread out to dense columns, a panel at a time. Their norms are padded to whole panels."""
-
-    csr: Csr
-    points: Any
-    norms: Any
-
-
-def _sparse_row(
-    lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panel: Any, table: Any, p: Any, lane: Any
-) -> Any:
-    """Registers of kernel values of one sparse point against COLUMNS columns. All arguments but `shape` are unpacked."""
-    b = lanes.b
-    indptr, indices, data, norms = csr
-    byte = panel[0].type.pointee == BYTE
-    base = b.gep(panel[0], [lane])
-    start = b.load(b.gep(indptr[0], [point]))
-    count = b.sub(b.load(b.gep(indptr[0], [b.add(point, integer(1))])), start)
-    bytes_ = ir.VectorType(BYTE, REGISTERS * lanes.count)
-
-    def common(x: Any, z: Any, total: Any) -> Any:
-        """The total after one feature more, which adds x z, or |x| + |z| - |x - z| for the Laplacian kernel."""
-        if shape is not Laplacian:
-            return lanes.fma(x, z, total)
-        both = b.fadd(lanes.call("fabs", x), lanes.call("fabs", z))
-        return b.fadd(total, b.fsub(both, lanes.call("fabs", b.fsub(x, z))))
-
-    def one_entry(e: Any, sums: list[Any]) -> list[Any]:
-        at = b.add(start, e)
-        place = b.load(b.gep(indices[0], [at]))
-        if table is not None:
-            place = b.load(b.gep(table[0], [b.zext(place, ir.IntType(64))]))
-        column = b.mul(b.zext(place, ir.IntType(64)), integer(LANES))
-        if byte:
-            where = b.bitcast(b.gep(base, [column]), bytes_.as_pointer())
-            return [b.add(sums[0], b.load(where, align=1))]
-        x = lanes.splat(b.load(b.gep(data[0], [at])))
-        z = [lanes.load(base, b.add(column, integer(v * lanes.count))) for v in range(REGISTERS)]
-        return [common(x, z[v], sums[v]) for v in range(REGISTERS)]
-
-    def two_entries(half: Any, sums: list[Any]) -> list[Any]:
-        e = b.add(half, half)
-        return [*one_entry(e, sums[:REGISTERS]), *one_entry(b.add(e, integer(1)), sums[REGISTERS:])]
-
-    if byte:
-        sums = emit_for(b, count, 1, [ir.Constant(bytes_, [0] * bytes_.count)], one_entry)
-    else:  # two chains of additions, which do not wait for one another
-        zeros = [lanes.constant(0.0)] * (2 * REGISTERS)
-        even_odd = emit_for(b, b.lshr(count, integer(1)), 1, zeros, two_entries)
-        sums = [b.fadd(even_odd[v], even_odd[REGISTERS + v]) for v in range(REGISTERS)]
-        odd, last = b.and_(count, integer(1)), b.sub(count, integer(1))
-        sums = emit_for(b, odd, 1, sums, lambda _, sums: one_entry(last, sums))
-    if byte:
-        part = [ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), range_) for range_ in _ranges(lanes.count)]
-        empty = ir.Constant(bytes_, ir.Undefined)
-        counts = [b.zext(b.shuffle_vector(sums[0], empty, mask), lanes.wholes) for mask in part]
-        sums = [b.uitofp(c, lanes.vector) for c in counts]
-    if shape is not Rbf and shape is not Laplacian:
-        return [_kernel_value(lanes, shape, shape_value, dot) for dot in sums]
-    shared = lanes.constant(-1.0 if shape is Laplacian and not byte else -2.0)
-    own = lanes.splat(b.load(b.gep(norms[0], [point])))
-    first = b.add(b.mul(p, integer(LANES)), lane)
-    scale = lanes.splat(b.extract_value(shape_value, 0))
-    values = []
-    for v in range(REGISTERS):
-        other = lanes.load(norms[1], b.add(first, integer(v * lanes.count)))
-        distance = lanes.fma(shared, sums[v], b.fadd(own, other))
-        values.append(lanes.exp2_minus(b.fmul(lanes.larger(distance, lanes.constant(0.0)), scale)))
-    return values
-
-
-def _ranges(count: int) -> list[list[int]]:
-    return [list(range(v * count, (v + 1) * count)) for v in range(REGISTERS)]
-
-
-def _sparse_arguments(context: Any, builder: Any, csr: Any, csr_value: Any, columns: Any) -> Any:
-    """The arrays of a Csr, with (norms of the rows, norms of the columns) as data pointers in place of its norms."""
-    fields = [builder.extract_value(csr_value, i) for i in range(4)]
-    arrays = unpack(context, builder, csr.types, fields)
-    return (*arrays[:3], (arrays[3][0], columns[0]))
-
-
-@intrinsic
-def _add_sparse_tile_ir(typingctx, shape, csr, points, span, panel, table, norms, p, lane, coef, out):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, csr_value, points_, span_, panel_, table_, norms_, p_, lane_, coef_, out_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, norms.dtype)
-        csr_ = _sparse_arguments(context, builder, csr, csr_value, norms_)
-        places = table_ if isinstance(table, types.Array) else None
-        first_, last_ = builder.extract_value(span_, 0), builder.extract_value(span_, 1)
-
-        def one_row(r: Any, sums: list[Any]) -> list[Any]:
-            row = builder.add(first_, r)
-            point = builder.load(builder.gep(points_[0], [row]))
-            weight = lanes.splat(builder.load(builder.gep(coef_[0], [row])))
-            values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point, panel_, places, p_, lane_)
-            return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
-
-        rows = builder.sub(last_, first_)
-        sums = emit_for(builder, rows, 1, [lanes.constant(0.0)] * REGISTERS, one_row)
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        for v in range(REGISTERS):
-            _add_to_doubles(lanes, sums[v], out_[0], builder.add(column, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(shape, csr, points, span, panel, table, norms, i, i, coef, out), codegen
-
-
-@intrinsic
-def _store_sparse_tile_ir(typingctx, shape, csr, point, panel, table, norms, p, lane, out, row):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, csr_value, point_, panel_, table_, norms_, p_, lane_, out_, row_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, norms.dtype)
-        csr_ = _sparse_arguments(context, builder, csr, csr_value, norms_)
-        places = table_ if isinstance(table, types.Array) else None
-        values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point_, panel_, places, p_, lane_)
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        start = position(builder, out_[1], row_, column)
-        for v in range(REGISTERS):
-            lanes.store(values[v], out_[0], builder.add(start, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(shape, csr, i, panel, table, norms, i, i, out, i), codegen
-
-
 # One block of a weighted Gram matrix of the features. Its entries are sums over all points, held in registers.
 
 EDGE = 5 if REGISTERS == 4 else 3
@@ -584,9 +434,8 @@ def _of_dot(shape: Shape, dot: np.ndarray) -> np.ndarray:
 
 
 def _add_tile(shape, rows, g, panels, p, lane, coef, out):
-    columns = COLUMNS_32 if panels.dtype == np.float32 else COLUMNS_64
+    columns, start = SPAN // panels.itemsize, p * LANES + lane
     values = kernel_tile(shape, rows[g], panels[p, :, lane : lane + columns])
-    start = p * LANES + lane
     out[start : start + columns] += coef[g * ROWS : (g + 1) * ROWS] @ values
 
 
@@ -599,46 +448,11 @@ def _add_tile_twice(shape, rows, g, panels, p, lane, coef, weights, out, sums):
 
 
 def _store_tile(shape, rows, g, panels, p, lane, out):
-    columns = COLUMNS_32 if panels.dtype == np.float32 else COLUMNS_64
-    start = p * LANES + lane
+    columns, start = SPAN // panels.itemsize, p * LANES + lane
     values = kernel_tile(shape, rows[g], panels[p, :, lane : lane + columns])
     if out.dtype == np.uint16:
         values = np.rint(values * UNITS_16)
     out[g * ROWS : (g + 1) * ROWS, start : start + columns] = values
-
-
-def sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane):
-    """K between one sparse point and COLUMNS columns."""
-    real = norms.dtype.type
-    columns = COLUMNS_32 if norms.dtype == np.float32 else COLUMNS_64
-    entries = slice(csr.indptr[point], csr.indptr[point + 1])
-    features = csr.indices[entries]
-    z = panel[features if table is None else table[features], lane : lane + columns].astype(real)
-    x = csr.data[entries].astype(real)[:, None]
-    if isinstance(shape, Laplacian):
-        common = (abs(x) + abs(z) - abs(x - z)).sum(axis=0)
-    else:
-        dot = (x * z).sum(axis=0)
-        common = real(2) * dot
-    if not isinstance(shape, Rbf | Laplacian):
-        return _of_dot(shape, dot)
-    start = p * LANES + lane
-    distance = np.maximum(csr.norms[point] + norms[start : start + columns] - common, real(0))
-    return np.exp2(-real(shape.scale) * distance)
-
-
-def _add_sparse_tile(shape, csr, points, span, panel, table, norms, p, lane, coef, out):
-    rows = range(*span)
-    total = sum(coef[r] * sparse_kernel_row(shape, csr, points[r], panel, table, norms, p, lane) for r in rows)
-    columns = COLUMNS_32 if norms.dtype == np.float32 else COLUMNS_64
-    out[p * LANES + lane : p * LANES + lane + columns] += total
-
-
-def _store_sparse_tile(shape, csr, point, panel, table, norms, p, lane, out, row):
-    values = sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane)
-    if out.dtype == np.uint16:
-        values = np.rint(values * UNITS_16)
-    out[row, p * LANES + lane : p * LANES + lane + len(values)] = values
 
 
 def _store_products(panels, weight, i, j, out):
@@ -668,10 +482,6 @@ add_tile_twice = _add_tile_twice if DISABLED else _add_tile_twice_ir
 """`add_tile` in float64, and sums[row] += sum over columns of K(row, column) weights[column]. In place: out, sums."""
 store_tile = _store_tile if DISABLED else _store_tile_ir
 """out[g * ROWS + r, column] = K(row r, column) for one tile. In place: out."""
-add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
-"""out[column] += sum over the rows r of a span (first, last + 1) of coef[r] K(point points[r], column). In place: out."""
-store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
-"""out[row, column] = K(point, column) for one sparse point. In place: out."""
 store_products = _store_products if DISABLED else _store_products_ir
 """out[k, m] = sum over points of weight panels[k] panels[m], for EDGE features k from i on and m from j on. In place: out."""
 add_form = _add_form if DISABLED else _add_form_ir

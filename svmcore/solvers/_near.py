@@ -18,7 +18,7 @@ from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import STAGGER
 from svmcore.kernel.tiles import DenseTiles
-from svmcore.simd import loops
+from svmcore.simd import packing
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NOISE, Lines, WorkingSet
 from svmcore.solvers._contract import Outcome
@@ -59,8 +59,8 @@ class Classes:
         single, double = (
             np.empty((size // LANES, *source.shape[1:]), source.dtype) for source in (tiles.panels, tiles.exact)
         )
-        loops.gather_panels(tiles.panels, self.row, single)
-        loops.gather_panels(tiles.exact, self.row, double)
+        packing.gather_panels(tiles.panels, self.row, single)
+        packing.gather_panels(tiles.exact, self.row, double)
         diagonal, self.weight = np.ones(size), np.zeros(size)
         diagonal[lanes], self.weight[lanes] = K.diagonal[order], weight[order]
         largest = float(np.abs(K.diagonal).max())

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.compiler.jit import jit
-from svmcore.simd.loops import add_block_32, add_block_64, add_rows, gather_panels, pack_rows
+from svmcore.simd.loops import add_block, add_rows
+from svmcore.simd.packing import gather_panels, pack_rows
 from svmcore.simd.vector import BIG, ROWS
 from svmcore.solvers._block_jit import (
     INNER_TOL,
@@ -153,7 +154,7 @@ def _leave(shape, points, one, members, count, work, packed):
     for t in range(one.beta.shape[0]):
         one.field[t] = 0.0
     panels, rows = points.single, packed.rows_single[:groups]
-    add_block_32(shape, rows, packed.coef_single, panels, 0, panels.shape[0], one.field)
+    add_block(shape, rows, packed.coef_single, panels, 0, panels.shape[0], one.field)
     for t in range(one.beta.shape[0]):
         one.v[t] -= one.field[t]
     return moved, size
@@ -217,7 +218,7 @@ def _exactly(shape, points, one, packed, count):
         gather_panels(points.double, one.chosen[start:stop], panels)
         for k in range(panels.shape[0] * LANES):
             packed.part[k] = 0.0
-        add_block_64(shape, packed.rows[:groups], packed.coef, panels, 0, panels.shape[0], packed.part)
+        add_block(shape, packed.rows[:groups], packed.coef, panels, 0, panels.shape[0], packed.part)
         for k in range(start, stop):
             t = one.chosen[k]
             one.v[t] = one.c[t] - packed.part[k - start]

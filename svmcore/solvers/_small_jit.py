@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.compiler.jit import jit
-from svmcore.simd.loops import add_block_64, add_rows, pack_rows
+from svmcore.simd.loops import add_block, add_rows
+from svmcore.simd.packing import pack_rows
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import (
     INNER_TOL,
@@ -162,7 +163,7 @@ def _from_points(shape, exact, c, beta, desk, v):
     for k in range(exact.panels.shape[0] * LANES):
         desk.field[k] = 0.0
     pack_rows(exact.double, desk.support[:count], exact.rows[:groups])
-    add_block_64(shape, exact.rows[:groups], desk.coef, exact.panels, 0, exact.panels.shape[0], desk.field)
+    add_block(shape, exact.rows[:groups], desk.coef, exact.panels, 0, exact.panels.shape[0], desk.field)
     for t in range(beta.shape[0]):
         v[t] = c[t] - desk.field[t]
     return count

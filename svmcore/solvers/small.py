@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._kernels import pack_panels
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.threads import split
 from svmcore.kernel.matrix import KernelMatrix
@@ -31,7 +30,7 @@ from svmcore.kernel.spare import lent
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import COSTLY, one_hot, single_frame
 from svmcore.kernel.whole import gram_of
-from svmcore.simd import loops
+from svmcore.simd import packing
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NONCONVEX, Lines, WorkingSet
 from svmcore.solvers._contract import Capabilities, Criterion, Outcome, SolverTask
@@ -138,9 +137,8 @@ def _by_points(K: KernelMatrix, qp: DualQP, start: FloatArray, tol: float, patie
     desk.diagonal[:m], desk.diagonal[m:] = K.diagonal[point], 1.0
     desk.slot[:] = -1
     single, double = np.empty((count, K.n_features, LANES), np.float32), np.empty((count, K.n_features, LANES))
-    loops.pack_single(K.X, point, centre, factor, 0, count, single, desk.field)
-    double[-1] = 0.0
-    pack_panels(K.X, point, 0, count, double)
+    for frame, out in ((np.zeros(K.n_features), 1.0), double), ((centre, factor), single):
+        packing.pack_panels(K.X, point, *frame, 0, count, out, desk.field)
     beta = start.copy()
     work = WorkingSet(gram, 1.0, desk.diagonal, desk.values, desk.rise, desk.fall, beta, qp.lower, qp.upper)
     exact = Exact(double, double, np.arange(m), np.empty((groups_of(width), K.n_features, ROWS)))

@@ -17,7 +17,7 @@ from svmcore.kernel.points import Real, groups_of, is_sparse, packed_rows
 from svmcore.kernel.products import shape_of
 from svmcore.kernel.rough import ROUNDING, exponential_error
 from svmcore.problem.division import Division
-from svmcore.simd import loops
+from svmcore.simd import loops, packing
 from svmcore.simd.vector import ROWS
 
 _PANELS = 8  # 64 rows each: so many at a time
@@ -92,7 +92,7 @@ class Ballot:
         count = -(-len(X) // LANES)
         panels, squares = np.empty((count, self.width, LANES), np.float32), np.empty(count * LANES)
         factor = float(np.sqrt(self.shape.scale)) if self.rbf else float(self.shape.scale)
-        loops.pack_single(X, np.arange(len(X)), self.centre, factor, 0, count, panels, squares)
+        packing.pack_panels(X, np.arange(len(X)), self.centre, factor, 0, count, panels, squares)
         norms = np.sqrt(squares) if self.rbf else np.abs(panels).sum(axis=1, dtype=np.float64)
         return panels, float(norms.max(initial=0.0))
 
@@ -149,7 +149,7 @@ class Ballot:
         for piece in self.pieces:
             count = len(piece.rows) * ROWS
             values = room[: count * columns].reshape(count, columns)
-            loops.store_block_32(self.shape, piece.rows, panels, False, 0, len(panels), values)
+            loops.store_block(self.shape, piece.rows, panels, False, 0, len(panels), values)
             own = sums[piece.first : piece.first + len(piece.coef), :columns]
             if piece.adds:
                 own += piece.coef @ values
