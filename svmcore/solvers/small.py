@@ -79,7 +79,7 @@ _SHARPER = 0.1  # the next tolerance, where another criterion is not met yet
 
 def patience_of(max_iter: int) -> Patience:
     """The usual one, or so many pair steps if that is less."""
-    return PATIENCE if max_iter < 0 else PATIENCE._replace(most=max_iter)
+    return PATIENCE if max_iter < 0 else Patience(PATIENCE.each, PATIENCE.more, max_iter, PATIENCE.rounds)
 
 
 def has_way(qp: DualQP) -> bool:

@@ -98,23 +98,25 @@ def _is_quiet(found: Outcome) -> bool:
 
 
 def _made(
-    study: Common, part: Sides, terms: Terms, run: Run, solver: str, rows: IntArray, found: Outcome, seconds: float,
-    own: tuple[Any, IntArray] | None = None,
+    study: Common, part: Sides, C: float, run: Run, solver: str, rows: IntArray, found: Outcome, seconds: float,
+    nu: float | None = None, own: Any = None, places: IntArray | None = None,
 ) -> Solution:  # fmt: skip
-    """A machine in terms of all rows. `found` is over `rows`. `own` is a copy of X, and their places in it."""
+    """A machine in terms of all rows. `found` is over `rows`, or over those at `places`, where a copy `own` of X has them."""
+    rows = rows if places is None else rows[places]
     held = np.flatnonzero(found.beta)
     held = held[np.argsort(rows[held])]
     support, found = rows[held], found._replace(beta=found.beta[held])
     measured = certificate_of(found)
     pair = len(part.minus) == 1
     given = study.spec.kernel.kind == KernelKind.PRECOMPUTED
-    X, places = (study.X, support) if own is None else (own[0], own[1][held])
+    X, there = (study.X, support) if own is None or places is None else (own, places[held])
+    terms = Terms(C, "hinge", nu=nu)
     return Solution(
         n_points=study.codes.size, intercept=found.bias, support=support, dual_coef=found.beta,
         kkt_violation=found.violation, measured=measured, status=Status.CONVERGED, converged=True, n_iter=found.n_iter,
         n_kernel_evals=found.n_evals, fit_seconds=seconds, solver=solver,
         classes=pair_of(study, part) if pair else np.array([False, True]), kernel=study.spec.kernel,
-        support_vectors=np.empty((0, 0)) if given else X[places], columns=study.columns,
+        support_vectors=np.empty((0, 0)) if given else X[there], columns=study.columns,
         terms=with_factors(terms, study, part) if pair else terms, function=study.spec.function, n_threads=run.n_threads,
         stats={
             "n_outer": found.n_rounds, "precision": "mixed", "exact": True, "certificate_evals": found.certificate_evals,
@@ -127,12 +129,13 @@ class OverMatrix:
 
     def __init__(self, study: Common, gram: FloatArray | None, run: Run) -> None:
         self.study, self.run = study, run
-        self.order = np.argsort(study.codes, kind="stable")
+        self.order = study.codes.argsort(kind="stable")
         counts = np.bincount(study.codes, minlength=study.classes.size)
         self.edges = [0, *itertools.accumulate(counts.tolist())]
         self.places = np.arange(study.codes.size)
         self.weights = study.weights[self.order]
         self.heaviest = np.maximum.reduceat(self.weights, self.edges[:-1]).tolist()
+        self.sizes = counts.tolist()
         self.X: Any = None
         if gram is not None:
             self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
@@ -156,13 +159,19 @@ class OverMatrix:
         nus = [None if nu is None else border.share("nu", nu) for nu in nus]
         parts, run = which.parts, self.run
         patience, every = small.patience_of(run.max_iter), range(len(costs))
-        todo = [k for k in every if (nus[k] is None or costs[k] == 1.0) and self._has_costs(parts[k], costs[k])]
+        low, high = min(costs) * min(self.heaviest), max(costs) * max(self.heaviest)
+        usual = low > formulations.NEGLIGIBLE and high < math.inf
+        todo = [
+            k for k in every
+            if (nus[k] is None or costs[k] == 1.0) and (usual or self._has_costs(parts[k], costs[k]))
+        ]  # fmt: skip
         with control, np.errstate(all="ignore"):
             while todo and control.reason() is None:
                 begin, values, chosen = time.perf_counter(), 0.0, []
                 while todo and values < _AT_ONCE:
                     chosen.append(todo.pop(0))
-                    values += float(self._size(parts[chosen[-1]])) ** 2
+                    part = parts[chosen[-1]]
+                    values += float(sum([self.sizes[c] for c in part.minus + part.plus])) ** 2
                 several = self._tasks([parts[k] for k in chosen], [costs[k] for k in chosen])
                 if nus[0] is None:
                     batch = small.Batch(self.gram, several, np.zeros(len(several.qp.c)))
@@ -179,9 +188,6 @@ class OverMatrix:
                         out[k] = self._machine(parts[k], C, answer, nus[k], point, seconds)
         return out
 
-    def _size(self, part: Sides) -> int:
-        return sum(self.edges[c + 1] - self.edges[c] for c in part.minus + part.plus)
-
     def _has_costs(self, part: Sides, C: float) -> bool:
         """Whether both sides of a machine have costs, and all of them are finite."""
         most = [C * max(self.heaviest[c] for c in side) for side in (part.minus, part.plus)]
@@ -189,35 +195,32 @@ class OverMatrix:
 
     def _tasks(self, parts: list[Sides], costs: list[float]) -> small.Joined:
         """The problems of some machines."""
-        members = [sorted(part.minus + part.plus) for part in parts]
-        every = [c for classes in members for c in classes]
-        signs = np.array(
-            [1.0 if c in part.plus else -1.0 for part, own in zip(parts, members, strict=True) for c in own]
-        )
-        reach = signs * np.repeat(costs, [len(classes) for classes in members])
-        spans = np.array([(self.edges[c], self.edges[c + 1]) for c in every])
-        point = np.concatenate([self.places[a:b] for a, b in spans.tolist()])
-        lengths = spans[:, 1] - spans[:, 0]
-        bound = np.repeat(reach, lengths) * self.weights[point]
+        edges, spans, signs, reach, first, first_span = self.edges, [], [], [], [0], [0]
+        for part, C in zip(parts, costs, strict=True):
+            for c in sorted(part.minus + part.plus):
+                spans.append((edges[c], edges[c + 1]))
+                signs.append(1.0 if c in part.plus else -1.0)
+                reach.append(signs[-1] * C)
+            first_span.append(len(spans))
+            first.append(first[-1] + sum([b - a for a, b in spans[first_span[-2] :]]))
+        lengths, point = [b - a for a, b in spans], np.concatenate([self.places[a:b] for a, b in spans])
+        bound = np.array(reach).repeat(lengths) * self.weights.take(point)
         qp = DualQP(
-            np.repeat(signs, lengths), np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point, True
+            np.array(signs).repeat(lengths), np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point,
+            True,
         )  # fmt: skip
-        first, first_span = (
-            np.array([0, *itertools.accumulate(sizes)]) for sizes in (map(self._size, parts), map(len, members))
-        )
-        return small.Joined(qp, first, spans, first_span, np.zeros(len(parts)))
+        return small.Joined(qp, np.array(first), np.array(spans), np.array(first_span), np.zeros(len(parts)))
 
     def _machine(
         self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
     ) -> Pending:
-        said, X, rows = None, self.X, self.order[point]
+        said, X = None, self.X
         if nu is not None:
             mass = C * sum(self.mass[c] for c in part.minus + part.plus)
             said = out_of_reach(nu, float(np.abs(found.beta).sum()) / mass, C)
-        own = None if X is None else (X, point)
-        how = self.study, part, Terms(C, "hinge", nu=nu), self.run, "small", rows, found, seconds, own
+        how = self.study, part, C, self.run, "small", self.order, found, seconds, nu, X, point
         make = functools.partial(_made, *how)
-        if own is None:  # the rows of X may be others later
+        if X is None:  # the rows of X may be others later
             make = functools.partial(copy.copy, make())
         return Pending(make, found.n_iter, said)
 
@@ -257,9 +260,7 @@ class NearMargins:
         support, found = machine
         if not _is_quiet(found) or abs(found.excess) > small.DRIFT * math.sqrt(np.dot(found.beta, found.beta)):
             return None
-        return _made(
-            self.study, part, Terms(C, "hinge"), self.run, "block", support, found, time.perf_counter() - begin
-        )
+        return _made(self.study, part, C, self.run, "block", support, found, time.perf_counter() - begin)
 
 
 def pair_of(study: Common, part: Sides) -> NDArray[Any]:

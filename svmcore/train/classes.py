@@ -196,17 +196,14 @@ def _trained(study: Common, part: Sides, C: Any, gram: FloatArray | None, option
     )  # fmt: skip
 
 
-def _is_plain(name: str, value: Any) -> bool:
-    """Whether a word has the value with which a pair can be had in one call; other values are for `train_svc` to judge."""
-    plain = _PLAIN.get(name, _FREE)
-    return value is plain or (isinstance(plain, int | str) and not isinstance(plain, bool) and bool(value == plain))
-
-
 def _run_of(which: Division, options: dict[str, Any], threads: int) -> Run | None:
-    """How several machines are trained together, if nothing is asked for that only a solver does."""
-    plain = all(name in _FREE or _is_plain(name, value) for name, value in options.items())
-    if not plain or which.single:
+    """How several machines are trained together, if nothing is asked for that only a solver does, or `train_svc` judges."""
+    if which.single:
         return None
+    for name, value in options.items():
+        plain = value if name in _FREE else _PLAIN.get(name, _FREE)
+        if value is not plain and not (type(plain) in (int, str) and value == plain):
+            return None
     cache, seed = options.get("cache_mb"), options.get("random_state")
     most = options.get("max_iter", -1)
     return checked_run("auto", options.get("tol", 1e-3), "kkt", most, cache, threads, None, False, seed, {})
