@@ -72,12 +72,13 @@ from svmcore.path.elbow_jit import (
     direction,
     first_box,
     look,
+    mend,
     null_change,
     pivot_of,
     size_at,
     solve_upper,
 )  # fmt: skip
-from svmcore.path.log_jit import EVENTS, KNOTS, VALUES, write_event, write_knot
+from svmcore.path.log_jit import EVENTS, KNOTS, VALUES, loosen_chord, write_event, write_knot
 from svmcore.simd.vector import BIG, fmin
 
 # Points that depend on others: a relative pivot below DEPENDENT may be that of such a point. Of points that join at once,
@@ -230,6 +231,21 @@ def log_full(state, log):
         or log.end[KNOTS] + 3 > log.knot.shape[0]
         or log.end[VALUES] + 3 * state.cnt[N_ELBOW] + 8 > log.value.shape[0]
     )
+
+
+@jit
+def look_twice(setting, state, work, log, opt, factored):
+    """`look`. Where it finds fault and there is a factor, the elbow is mended first, and the last knot with it.
+
+    In place: state, work, log.
+    """
+    if look(setting, state, opt.lower, opt.upper):
+        return True
+    if not (factored and mend(setting, state, work.column)):
+        return False
+    loosen_chord(log, np.inf, np.inf)  # it is not known by how much
+    correct_knot(state, log)
+    return look(setting, state, opt.lower, opt.upper)
 
 
 # ---- events ------------------------------------------------------------------------------------------------------
@@ -427,7 +443,7 @@ def follow(setting, state, work, log, opt):
         if point < 0:
             if longest >= t - opt.t_end:
                 return DONE
-            if look(setting, state, opt.lower, opt.upper):
+            if look_twice(setting, state, work, log, opt, True):
                 continue
             return REFRESH
         if state.cnt[ZERO_RUN] > 20 * state.side.shape[0] + 1000:
@@ -442,7 +458,7 @@ def follow(setting, state, work, log, opt):
             spread_ties(state, scale)
         size = size_at(setting, state.num[NOW])
         far = opt.scale == 0.0 and size < opt.stretch * size_at(setting, state.num[T_REFRESH])
-        if state.cnt[SINCE] >= opt.refresh or (far and not look(setting, state, opt.lower, opt.upper)):
+        if state.cnt[SINCE] >= opt.refresh or (far and not look_twice(setting, state, work, log, opt, True)):
             return REFRESH
     return BUDGET
 

@@ -441,3 +441,31 @@ def test_a_look_needs_the_image():
     at.S.resid[:] = resid
     assert not ej.look(at.P, at.S, at.S.lower, at.S.upper)
     assert np.array_equal(at.S.resid, resid)
+
+
+@seeds
+@both
+def test_a_newton_step_removes_what_a_look_has_found(seed, equality):
+    at = scene(seed, equality=equality)
+    S, P = at.S, at.P._replace(floor=50.0)
+    before, bias = S.beta.copy(), float(S.num[ej.BIAS])
+    index = at.elbow
+    S.beta[index] += 1e-6 * np.random.default_rng(seed).normal(size=index.size)
+    assert not ej.look(P, S, S.lower, S.upper)
+    assert ej.mend(P, S, at.W.column)
+    assert S.beta == pytest.approx(before, abs=1e-12)
+    assert S.num[ej.BIAS] == pytest.approx(bias, abs=1e-12)
+    assert ej.look(P, S, S.lower, S.upper)
+
+
+def test_a_newton_step_stays_within_the_boxes():
+    at = scene(0)
+    S, i = at.S, at.elbow[0]
+    S.resid[:], S.base[:] = 0.0, 0.0
+    S.resid[i] = 1e3
+    beta, bias = S.beta.copy(), float(S.num[ej.BIAS])
+    assert not ej.mend(at.P, S, at.W.column)
+    assert np.array_equal(S.beta, beta)
+    assert S.num[ej.BIAS] == bias
+    S.cnt[ej.N_ELBOW] = 0
+    assert not ej.mend(at.P, S, at.W.column)

@@ -123,6 +123,7 @@ def test_cross_validation_says_how_far_the_path_of_a_fold_can_be_followed(monkey
     monkeypatch.setattr(
         "svmcore.path.headway.Headway.stalled", lambda self, size, work, trouble=False: size < 1.0 / 1.5
     )
+    monkeypatch.setattr("svmcore.path.tracker.WORK_PER_SLICE", 1.0)  # it is asked after every slice
     with pytest.raises(svmcore.InputError, match=r"cannot be followed beyond C=.*smaller C_max") as error:
         svmcore.cv_path(X, y, gamma=1.0)
     C = float(str(error.value).split("beyond C=")[1].split(":")[0])

@@ -287,6 +287,23 @@ def test_without_an_event_steps_end_where_a_refresh_is_due():
     assert at.S.num[ej.NOW] == 1.0
 
 
+def test_a_second_look_comes_after_a_mended_elbow():
+    for factored in (True, False):
+        at = scene(1)
+        P = at.P._replace(floor=50.0)
+        pj.log_knot(at.S, at.L)
+        at.L.chord[0] = 0.5
+        pj.log_knot(at.S, at.L)
+        good = at.S.beta.copy()
+        at.S.beta[at.elbow[0]] += 1e-6
+        assert pj.look_twice(P, at.S, at.W, at.L, options(at), factored) == factored
+        assert (at.L.chord[0] == np.inf).all() == factored  # nobody knows by how much
+        if factored:
+            assert at.S.beta == pytest.approx(good, abs=1e-12)
+            assert np.array_equal(at.L.value[at.m : 2 * at.m], at.S.beta[at.elbow])
+            assert pj.look_twice(P, at.S, at.W, at.L, options(at), factored)
+
+
 def test_the_stretch_is_of_the_linear_term():
     at = far_scene(level=2.5)  # of size 4 at t = 1.5
     assert pj.follow(at.P, at.S, at.W, at.L, options(at, t_end=0.0, stretch=0.75)) == ej.BUDGET

@@ -11,7 +11,7 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.goals import Goal, divided
-from svmcore.cv.members import Member, Span, Strand, Study, features_of, without_features
+from svmcore.cv.members import Member, Span, Strand, Study, features_of
 from svmcore.cv.result import Curves, PathCV
 from svmcore.cv.scores import Curve, Score
 from svmcore.models import archive
@@ -160,4 +160,5 @@ def _path(prefix: str, parts: dict[str, Any], study: Study, rows: Any, part: Sid
     alive = path._data.weights > 0.0
     if ((path._data.signs > 0) != part.positive(study.codes[rows]))[alive].any():
         raise ValueError("a machine's labels are not those of its rows")
-    return without_features(path)
+    path._data = path._data._replace(X=None)
+    return path

@@ -288,13 +288,6 @@ class FollowedMachine(NamedTuple):
     max_gap: float
 
 
-def without_features(path: Path) -> Path:
-    """The path without its training rows, which others hold already."""
-    light = copy.copy(path)
-    light._data = path._data._replace(X=None)
-    return light
-
-
 def with_features(path: Path, study: Study, rows: IntArray) -> Path:
     """The path with its training rows again."""
     whole = copy.copy(path)
@@ -342,7 +335,9 @@ def run_task(
         kernel.release()
     progress.finish(task.number)
     gap = 0.0 if path is None else float(path.stats.get("max_gap", 0.0))
-    own = None if path is None else without_features(path)
+    own = path
+    if own is not None:  # the study has its training rows
+        own._data = own._data._replace(X=None)
     if rest is None:
         return FollowedMachine(Strand(rows, own), outcome, gap)
     if study.decides:

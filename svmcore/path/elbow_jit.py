@@ -333,6 +333,36 @@ def absorb(state):
 
 
 @jit
+def mend(setting, state, x):
+    """A Newton step on the elbow, with the factor: it removes the residual there, and the sum of beta.
+
+    Returns False where a value would leave its box. Then nothing has changed. In place: state.beta, state.num, x.
+    """
+    m = state.cnt[N_ELBOW]
+    for k in range(m):
+        x[k] = state.resid[state.elbow[k]] - state.base[state.elbow[k]]
+    solve_lower(state.factor, m, x)
+    force = 0.0
+    excess = 0.0
+    if setting.equality and m > 0:
+        for i in range(state.beta.shape[0]):
+            excess += state.beta[i]
+        force = -(excess + dot(state.half_one, x, m)) / dot(state.half_one, state.half_one, m)
+        for k in range(m):
+            x[k] += force * state.half_one[k]
+    solve_upper(state.factor, m, x)
+    inside = m > 0
+    for k in range(m):
+        i = state.elbow[k]
+        inside = inside and state.lower[i] <= state.beta[i] + x[k] <= state.upper[i]
+    if inside:
+        for k in range(m):
+            state.beta[state.elbow[k]] += x[k]
+        state.num[BIAS] -= force + setting.bump * excess
+    return inside
+
+
+@jit
 def is_lost(setting, state):
     """Whether the sum of beta, which must be zero, is no longer zero."""
     total = 0.0

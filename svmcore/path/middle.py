@@ -22,7 +22,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.path import middle_jit
 from svmcore.path.middle_jit import CORNERS, Bounds
 from svmcore.path.record import Track, offsets
-from svmcore.path.replay import replay
+from svmcore.path.replay import keep_record, replay
 
 _AT_BOUND = 1e-11
 """A value that is closer to a bound than this share of its box is at the bound."""
@@ -58,7 +58,9 @@ def centred(path: Any, products: Callable[[FloatArray], FloatArray]) -> Track:
             done += int(more)
             corners.append(room[: int(n)].copy())
     found = np.concatenate(corners) if corners else np.empty((0, 2))
-    return _with_corners(track._replace(knot=np.column_stack([at, bias]), bias_slope=slope), found)
+    out = _with_corners(track._replace(knot=np.column_stack([at, bias]), bias_slope=slope), found)
+    keep_record(path, out)
+    return out
 
 
 def _resting(path: Any, near: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:

@@ -19,6 +19,7 @@ from `Form.level`, which is added to the intercept again. Points that are equal,
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class BoxPath(NamedTuple):
 
         Nothing is measured against zero: where all that does not move is zero, and t may fall to zero, it is 1.
         """
-        largest = float(np.max(np.abs(self.fixed), initial=0.0))
+        largest = float(np.abs(self.fixed).max(initial=0.0))
         return 1.0 if self.to_zero and largest == 0.0 else largest
 
     @property
@@ -195,9 +196,8 @@ def idle_sides(problem: BoxPath) -> IntArray:
 
 def unit_of(problem: BoxPath) -> float:
     """A power of two by which the slope is divided, so that t and the linear term are of one size. For labels it is 1."""
-    if problem.fixed.any() or not problem.slope.any():
-        return 1.0
-    return float(2.0 ** np.round(np.log2(np.max(np.abs(problem.slope)))))
+    largest = 0.0 if problem.fixed.any() else float(np.abs(problem.slope).max(initial=0.0))
+    return 2.0 ** round(math.log2(largest)) if largest else 1.0
 
 
 def dual_at(problem: BoxPath, data: Data, value: float) -> DualQP:

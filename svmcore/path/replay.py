@@ -20,6 +20,12 @@ def replay(path: Any) -> curve_jit.Replay:
     return curve_jit.Replay(*record[:-3], side, beta, np.full(beta.size, -1, dtype=np.int64))
 
 
+def keep_record(path: Any, track: Any) -> None:
+    """Take the record of a path over to a track that has further knots, all of them of values that it had."""
+    more = {name: getattr(track, name) for name in ("knot_events", "offset", "index", "value")}
+    path._first = track, path._first[1]._replace(**more)
+
+
 def _replay(track: Any, problem: Any) -> curve_jit.Replay:
     bounds = np.array([problem.lower, problem.upper])
     event_to = np.ascontiguousarray(track.event_move[:, 1])

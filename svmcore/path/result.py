@@ -222,15 +222,17 @@ class Path(OfColumns):
 
         Events give the bounds, and knots give the values on the elbow.
         """
-        record, now = replay(self), 0
-        new = np.empty(record.beta.size)
+        record = replay(self)
         step = max(1, _HELD // record.beta.size)
         for begin in range(0, knots.size, step):
-            some = knots[begin : begin + step]
-            values = np.empty((some.size, new.size))
-            curve_jit.values_at(record, now, some, new, values)
-            yield from values
-            now = int(some[-1])
+            yield from self._values_at(knots[begin : begin + step], record, int(knots[begin - 1]) if begin else 0)
+
+    def _values_at(self, knots: IntArray, record: curve_jit.Replay | None = None, now: int = 0) -> FloatArray:
+        """`_vectors` at once. The record is at knot `now`."""
+        record = replay(self) if record is None else record
+        out = np.empty((knots.size, record.beta.size))
+        curve_jit.values_at(record, now, knots, np.empty(record.beta.size), out)
+        return out
 
     def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
         """Lambda and C as arrays, and whether C was one number.
@@ -277,9 +279,8 @@ class Path(OfColumns):
         track = self._track
         at = track.knot[:, 0]
         order = np.argsort(-lam, kind="stable")
-        right = np.clip(np.searchsorted(-at, -lam[order], side="left"), 0, at.size - 1)
-        left = np.where((lam[order] >= at[0]) | (at.size == 1), 0, np.maximum(right - 1, 0))
-        right = np.where(lam[order] >= at[0], 0, right)
+        right = np.minimum(np.searchsorted(-at, -lam[order]), at.size - 1)
+        left = np.maximum(right - 1, 0)
         t0, t1 = at[left], at[right]
         apart = np.where(t0 > t1, t0 - t1, 1.0)
         mu = np.where(t0 > t1, (t0 - lam[order]) / apart, 0.0)
@@ -288,12 +289,11 @@ class Path(OfColumns):
         step = max(1, _CHUNK // out.shape[1])
         for begin in range(0, lam.size, step):
             some = slice(begin, begin + step)
-            needed = np.unique(np.concatenate([left[some], right[some]]))
-            values = np.array(list(self._vectors(needed)))
-            above, below = (values[np.searchsorted(needed, side[some])] for side in (left, right))
-            between = (
-                rest[some, None] * above + mu[some, None] * below
-            )  # their difference would lose what is small below
+            ends = np.concatenate([left[some], right[some]])  # of one lambda they are in order
+            needed, place = (ends, slice(None)) if lam.size == 1 else np.unique(ends, return_inverse=True)
+            above, below = np.split(self._values_at(needed)[place], 2)
+            # Their difference would lose what is small below.
+            between = rest[some, None] * above + mu[some, None] * below
             out[order[some]] = np.where(above == below, above, between)
         bias = np.empty(lam.size)
         bias[order] = rest * track.knot[left, 1] + mu * track.knot[right, 1]

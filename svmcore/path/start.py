@@ -64,6 +64,11 @@ class Smo(NamedTuple):
     quick: bool = False
     """Whether the engine of small problems is asked first. The published algorithm starts with SMO, as its papers do."""
 
+    @property
+    def scale(self) -> float:
+        """The size of K b: the largest kernel value times the widths of all boxes."""
+        return float(self.K.diagonal.max(initial=0.0)) * float((self.problem.upper - self.problem.lower).sum())
+
     def solve(
         self, linear: FloatArray, lower: FloatArray, upper: FloatArray, start: FloatArray, tol: float
     ) -> FloatArray:
@@ -104,10 +109,14 @@ def limit_of(problem: BoxPath) -> Limit:
         return Limit(0.0, problem.slope == 0.0)
     order = np.argsort(-problem.slope, kind="stable")
     slopes, width = problem.slope[order], (problem.upper - problem.lower)[order]
-    ends = np.append(slopes[:-1] - slopes[1:] > _EQUAL * np.max(np.abs(slopes)), True).nonzero()[0]
-    excess = problem.lower.sum() + np.cumsum(width)[ends]  # the sum when all down to a class are at their upper ends
-    enough = _ROUNDING * float(width.sum())
-    k = int(np.argmax(np.append(excess[:-1] >= -enough, True)))
+    last = np.ones(slopes.size, dtype=np.bool_)
+    last[:-1] = slopes[:-1] - slopes[1:] > _EQUAL * max(abs(slopes[0]), abs(slopes[-1]))
+    ends, sums = last.nonzero()[0], width.cumsum()
+    excess = problem.lower.sum() + sums[ends]  # the sum when all down to a class are at their upper ends
+    enough = _ROUNDING * float(sums[-1])
+    fits = excess >= -enough
+    fits[-1] = True
+    k = int(fits.argmax())
     highest, lowest = slopes[ends[k - 1] + 1 if k else 0], slopes[ends[k]]
     if abs(excess[k]) <= enough and k + 1 < ends.size:  # the level lies between two classes of slopes
         return Limit(0.5 * float(lowest + slopes[ends[k] + 1]), np.zeros(slopes.size, dtype=np.bool_))
@@ -142,12 +151,11 @@ def limit_solution(
 
     Tied variables minimise 1/2 b'Kb - fixed'b under their share of the sum. The rest of the linear term is constant on them.
     """
-    K, problem = smo.K, smo.problem
+    problem = smo.problem
     beta = limit_point(problem, limit)
     if limit.tied.any():
         lower, upper = np.where(limit.tied, problem.lower, beta), np.where(limit.tied, problem.upper, beta)
-        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
-        beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * scale, NONZERO))
+        beta = smo.solve(problem.fixed, lower, upper, beta, max(tol * smo.scale, NONZERO))
         smo.control.demand()
     pull = product(beta) - problem.fixed  # the bias and t slope must outweigh this
     return beta, Top(_first_event(problem, limit, beta, pull), True, limit.level)
@@ -158,7 +166,7 @@ def _first_event(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatAr
     if limit.tied.any() or not problem.equality:
         rest = ~limit.tied
         level = _level_of(problem, limit, beta, pull) if problem.equality else 0.0
-        return float(np.max((pull - level)[rest] / (problem.slope - limit.level)[rest], initial=0.0))
+        return float(((pull - level)[rest] / (problem.slope - limit.level)[rest]).max(initial=0.0))
     above = problem.slope > limit.level
     below = ~above
     # A bias fits if t slope_i - pull_i >= t slope_j - pull_j for all i above and all j below.
@@ -194,8 +202,7 @@ def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> To
     K, problem = smo.K, smo.problem
     limit = limit_of(problem)
     if high is not None:
-        scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
-        tol = max(_FINE * tracker.size(high), min(_ROUGH * tracker.size(high), _ROUGH * scale))
+        tol = max(_FINE * tracker.size(high), min(_ROUGH * tracker.size(high), _ROUGH * smo.scale))
         _settle(tracker, high, smo.at(high, limit_point(problem, limit), tol), smo.control)
         is_open = at_rest(tracker.state.beta, problem, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)
@@ -223,6 +230,5 @@ def _settle(tracker: Tracker, lam: float, beta: FloatArray, control: Control) ->
 
 def at_rest(beta: FloatArray, problem: BoxPath, limit: Limit) -> bool:
     """Whether nothing changes for larger t. All variables that are not tied must be at the ends that the limit says."""
-    rest = ~limit.tied
     ends = np.where(problem.slope > limit.level, problem.upper, problem.lower)
-    return bool(np.array_equal(beta[rest], ends[rest]))
+    return bool((limit.tied | (beta == ends)).all())

@@ -286,14 +286,13 @@ class Tracker:
         state = self.state
         index = self.elbow
         now, low, up = state.beta[index], self.lower[index], self.upper[index]
-        sides = [np.ones(index.size)] if self.equality else []  # the step must keep the sum, and values that stop
-        goal = [-float(state.beta.sum())] if self.equality else []
+        kept = np.ones((int(self.equality), index.size))  # the step must keep the sum, and values that stop
+        goal = np.array([-float(state.beta.sum())] if self.equality else [])
         free = self.engine.solve(state.resid[index])
-        solved = [self.engine.solve(b) for b in sides]
+        answers = np.array([self.engine.solve(b) for b in kept]).reshape(kept.shape)
         for _ in range(STOPS):
-            kept, answers = np.reshape(sides, (-1, index.size)), np.reshape(solved, (-1, index.size))
-            matrix, wanted = answers @ kept.T, np.array(goal) - kept @ free
-            if not (np.isfinite(matrix).all() and np.isfinite(wanted).all()):  # the factor has lost all digits
+            matrix, wanted = answers @ kept.T, goal - kept @ free
+            if not math.isfinite(matrix.sum() + wanted.sum()):  # the factor has lost all digits
                 return
             try:
                 one = matrix.size == 1 and matrix[0, 0] != 0.0
@@ -301,15 +300,13 @@ class Tracker:
             except np.linalg.LinAlgError:  # the elbow is singular to rounding, so no better step is known
                 return
             step = free + force @ answers
-            new = np.clip(now + step, low, up)
-            out = np.abs(new - now - step)
-            over = np.flatnonzero(out > ROUNDING * (up - low))
+            new = np.minimum(np.maximum(now + step, low), up)
+            over = (np.abs(new - now - step) > ROUNDING * (up - low)).nonzero()[0]
             if over.size == 0:
                 break
-            for k in over.tolist():
-                sides.append((np.arange(index.size) == k).astype(np.float64))
-                goal.append(float(new[k] - now[k]))
-                solved.append(self.engine.solve(sides[-1]))
+            kept = np.concatenate([kept, np.eye(index.size)[over]])
+            goal = np.concatenate([goal, (new - now)[over]])
+            answers = np.concatenate([answers, [self.engine.solve(b) for b in kept[answers.shape[0] :]]])
         state.beta[index] = new
         if self.equality:
             state.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
@@ -553,7 +550,7 @@ class Tracker:
                 return self._end_at(good)
             known = self._work()
             code = self.guide.advance(opt)
-            ended = code == ej.DONE
+            ended, log = code == ej.DONE, self.recorder.log
             stop = None
             trouble = code in (ej.STALLED, ej.SINGULAR)
             if code == ej.BUDGET:
@@ -563,12 +560,12 @@ class Tracker:
             factor = ended or stop is not None or state.cnt[ej.SINCE] >= self.refresh_every or code == ej.FLUSH
             if trouble or ej.is_lost(self.setting, self.state):
                 gap = np.inf
-            elif ended and ej.look(self.setting, state, self.lower, self.upper):
+            elif ended and pj.look_twice(self.setting, state, self.work, log, opt, self.engine is self.factor):
                 gap = 0.0  # as good as can be, and the state has noted it
             else:
                 gap = self._refresh(self.lam, factor)
-            loosen_chord(self.recorder.log, np.inf, np.inf)  # it is not known by how much
-            pj.correct_knot(self.state, self.recorder.log)
+            loosen_chord(log, np.inf, np.inf)  # it is not known by how much
+            pj.correct_knot(self.state, log)
             if not gap <= REDO_GAP and self.refresh_every > 4:
                 self.stats["n_redo"] += 1
                 self.refresh_every = max(4, self.refresh_every // 5)
