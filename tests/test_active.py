@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
@@ -187,7 +188,7 @@ def test_a_variable_enters_where_its_residual_is_that_of_the_members(c, equality
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_members_that_meet_a_bound_leave_on_the_way(seed, equality):
     small = Small(10 + seed, equality, diag=0.05).enter(5, 2, 4)
     small.duals.c[1] = small.duals.c[1] + (3.0 if seed % 2 else -3.0)
@@ -275,7 +276,7 @@ def test_rows_that_are_missing_are_asked_for():
 
 
 @pytest.mark.parametrize("b", [-1.0, 0.0, 0.7])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_the_worst_outsider(seed, b):
     small = Small(20 + seed).enter(5, 2)
     duals = small.duals
@@ -302,7 +303,7 @@ def test_one_residual_from_the_support():
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_settling_minimises_over_the_members(seed, equality):
     small = Small(30 + seed, equality, diag=0.1)
     duals = small.duals

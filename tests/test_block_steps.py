@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore._types import LANES
 from svmcore.simd import passes
@@ -59,7 +60,7 @@ def test_masks_tell_who_may_move():
     assert (work.values[4:] == 0.0).all()
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_those_that_may_yet_move(seed):
     rng = np.random.default_rng(seed)
     values, place = rng.integers(-3, 4, 20).astype(float), rng.integers(0, 3, 20)
@@ -102,7 +103,7 @@ def solve(work: WorkingSet, kind: str, stop: float, relax: float = 1.0, most: in
 
 @pytest.mark.parametrize("kind", ["pair", "conjugate", "single"])
 @pytest.mark.parametrize("C", [0.1, 2.0, np.inf])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_steps_reach_the_minimum(seed, C, kind):
     work, H, c = random_set(seed, C)
     steps, left, bits = solve(work, kind, 1e-9)
@@ -222,7 +223,7 @@ def test_a_direction_turns(keep, members):
     assert all(direction.coef[q] == expected[q] for q in members)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(40)
 def test_whether_a_step_along_a_direction_fits(seed):
     rng = np.random.default_rng(seed)
     work = working_set(np.eye(M), np.zeros(M), rng.uniform(-0.9, 0.9, M))
@@ -254,7 +255,7 @@ def test_conjugate_steps_end_at_once_where_no_bound_is_met():
 # ---------------------------------------------------------------- the choice of a working set
 
 
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_extremes(seed):
     rng = np.random.default_rng(seed)
     v, place = rng.normal(size=9), rng.integers(0, 3, 9)
@@ -342,7 +343,7 @@ def test_the_bias_of_variables_that_cannot_move_is_zero():
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-4])
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_what_each_pass_means(seed, unit):
     """The loops that compiled passes are compared with, in other words: one variable after the other."""
     rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from repeats import seeds
 
 import svmcore
 from svmcore._types import Kernel, KernelKind
@@ -43,7 +44,7 @@ def point(seed: int, regression: bool, equality: bool):
 @pytest.mark.parametrize("equality", [True, False])
 @pytest.mark.parametrize("regression", [False, True])
 @pytest.mark.parametrize("error", [0.0, 1e-6, 0.05, 0.3])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_what_is_confirmed_is_what_the_whole_certificate_says(seed, error, regression, equality, brief, monkeypatch):
     monkeypatch.setattr(certify, "_BRIEF", brief)
     monkeypatch.setattr(certify, "_FEW", 0)
@@ -77,7 +78,7 @@ def test_an_extreme_that_does_not_exist_is_not_confirmed():
 
 @pytest.mark.parametrize("error", [1e-6, 0.05, 1.0])
 @pytest.mark.parametrize("regression", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_the_gap_lies_where_what_is_known_of_the_residual_puts_it(seed, regression, error):
     qp, K, beta, exact, rng = point(seed, regression, True)
     if seed % 2:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore._types import LANES, Kernel, KernelKind
 from svmcore.compiler.jit import DISABLED
@@ -60,7 +61,7 @@ def slopes(piece, t: int, epsilon: float) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_extremes_and_gap(seed, epsilon):
     it = scene(seed, epsilon)
     piece, ends = it.piece, [slopes(it.piece, t, epsilon) for t in range(N)]
@@ -79,7 +80,7 @@ def test_extremes_and_gap(seed, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_sum_is_put_right_on_the_variable_with_most_room(seed, epsilon):
     it = scene(seed, epsilon)
     piece = it.piece
@@ -100,7 +101,7 @@ def test_a_sum_is_put_right_on_the_variable_with_most_room(seed, epsilon):
     assert np.delete(piece.beta, [0, at]) == pytest.approx(np.delete(before, [0, at]), abs=1e-14)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_residual_is_that_of_the_matrix(seed):
     it = scene(seed)
     it.piece.v[:] = np.nan
@@ -108,7 +109,7 @@ def test_a_residual_is_that_of_the_matrix(seed):
     assert it.piece.v[:N] == pytest.approx(it.piece.c - it.K @ it.piece.beta, abs=1e-13)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_factor_leaves_out_rows_that_depend_on_others(seed):
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(N, N))
@@ -139,7 +140,7 @@ def face_of(it):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_face_meets_and_follows(seed, epsilon):
     it = scene(seed, epsilon)
     piece, booth = it.piece, it.booth
@@ -176,7 +177,7 @@ def test_a_face_meets_and_follows(seed, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_way_is_free_up_to_the_first_end(seed, epsilon):
     it = scene(seed, epsilon)
     piece, booth, rng = it.piece, it.booth, it.rng
@@ -208,7 +209,7 @@ def optimal(K, piece, epsilon: float) -> float:
 
 @pytest.mark.parametrize("cost", [2.0, 10.0, 1e3])
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_what_the_inverse_answers_is_optimal(seed, epsilon, cost):
     it = scene(seed, epsilon, cost)
     turns = _crowd_sets_jit.by_inverse(it.matrices, it.piece, it.booth, True)
@@ -222,7 +223,7 @@ def test_what_the_inverse_answers_is_optimal(seed, epsilon, cost):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_row_is_taken_out_along_the_face(seed, epsilon):
     it = scene(seed, epsilon)
     piece, booth, K = it.piece, it.booth, it.K
@@ -262,7 +263,7 @@ def test_a_row_is_taken_out_along_the_face(seed, epsilon):
 
 
 @pytest.mark.parametrize("cost", [0.1, 5.0])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_starts_are_the_best_point_of_their_line(seed, cost):
     it = scene(seed, 0.0, cost)
     piece, booth, K = it.piece, it.booth, it.K
@@ -282,7 +283,7 @@ def test_starts_are_the_best_point_of_their_line(seed, cost):
 
 
 @pytest.mark.parametrize("near", [True, False])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_kernel_values_of_another_gamma(seed, near):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, 3))

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore.path import curve_jit, middle_jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
@@ -63,7 +64,7 @@ def summed(moves: curve_jit.Moves, n: int) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_a_record_is_played_in_pieces(seed):
     R, values, elbows = record(seed)
     new = np.full(N, np.nan)
@@ -120,7 +121,7 @@ def moves_of(steps: np.ndarray) -> curve_jit.Moves:
     return curve_jit.Moves(begin, member, steps[stretch, member])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_rows_are_followed_to_every_knot(seed):
     here, _, moves, K, lam_f, _ = stage(seed)
     out = np.full(lam_f.shape, np.nan)
@@ -129,7 +130,7 @@ def test_rows_are_followed_to_every_knot(seed):
     np.testing.assert_allclose(out, lam_f, rtol=0.0, atol=1e-13 * np.abs(lam_f).max())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_ways_add_up_moves(seed):
     rng = np.random.default_rng(seed)
     steps = np.where(rng.random((7, 5)) < 0.5, rng.normal(size=(7, 5)), 0.0)
@@ -150,7 +151,7 @@ NONE = np.empty((0, 0))
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("room", [0, 3, 2000])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_changes_of_sign_are_those_of_every_knot(seed, room, dense):
     here, joined, moves, K, lam_f, roots = stage(seed)
     changes = curve_jit.Changes(np.empty(room), np.empty(room, np.int64), np.empty(room, np.bool_))
@@ -255,7 +256,7 @@ def rests(values, still, near):
     return runs
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(30)
 def test_rests_are_found_one_after_the_other(seed):
     R, values, _ = record(seed)
     rng = np.random.default_rng(seed)
@@ -288,7 +289,7 @@ def test_rests_are_found_one_after_the_other(seed):
 
 @pytest.mark.parametrize("sides", ["below", "above", "both"])
 @pytest.mark.parametrize("begin", [np.inf, 3.0])
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_corners_are_where_the_largest_or_the_smallest_line_changes(sides, begin, seed):
     rng = np.random.default_rng(seed)
     slope, rest = rng.integers(-3, 4, 12).astype(float), rng.normal(size=12)
@@ -363,7 +364,7 @@ def test_of_equal_lines_the_flattest_is_followed_and_corners_at_the_ends_are_non
 # ---------------------------------------------------------------- any knot
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_a_record_skips_to_any_later_knot(seed):
     R, values, _ = record(seed)
     new, now, out = np.full(N, np.nan), 0, np.full((2, N), np.nan)
@@ -375,7 +376,7 @@ def test_a_record_skips_to_any_later_knot(seed):
 
 
 @pytest.mark.parametrize("room", [0, 2, KNOTS])
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_knots_where_the_sum_is_lost_are_found(seed, room):
     R, values, _ = record(seed)
     shares = np.abs(values.sum(axis=1)) / np.abs(values).sum(axis=1)

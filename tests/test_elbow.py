@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_paths import boxes_met, check_factor, hide_image, scene
 
 from svmcore.path import elbow_jit as ej
@@ -11,7 +12,6 @@ from svmcore.path import elbow_jit as ej
 pytestmark = pytest.mark.home
 
 both = pytest.mark.parametrize("equality", [True, False])
-seeds = pytest.mark.parametrize("seed", range(6))
 
 
 # ---------------------------------------------------------------- the triangular factor
@@ -32,7 +32,7 @@ def test_triangular_systems(m):
     assert lower[m:].tolist() == upper[m:].tolist() == [7.0, 8.0]
 
 
-@seeds
+@seeds(6)
 @both
 @pytest.mark.parametrize("m", [0, 1, 4])
 @pytest.mark.parametrize("unit", [1.0, 1e-8])
@@ -58,7 +58,7 @@ def test_a_point_without_a_kernel_of_its_own_has_no_pivot():
     assert ej.pivot_of(at.P, at.S, i, np.zeros(14)) == 0.0
 
 
-@seeds
+@seeds(6)
 @both
 def test_points_join_and_leave_and_the_factor_follows(seed, equality):
     at = scene(seed, m=0, equality=equality)
@@ -112,7 +112,7 @@ def test_a_rotation_turns_two_rows():
     assert np.array_equal(np.array([a, b])[:, [0, 1, 5]], old[:, [0, 1, 5]])
 
 
-@seeds
+@seeds(6)
 @both
 def test_right_hand_sides_of_a_new_slope(seed, equality):
     at = scene(seed, equality=equality)
@@ -125,7 +125,7 @@ def test_right_hand_sides_of_a_new_slope(seed, equality):
 # ---------------------------------------------------------------- the direction
 
 
-@seeds
+@seeds(6)
 @both
 @pytest.mark.parametrize("m", [0, 1, 5])
 def test_the_direction_keeps_the_elbow_at_zero(seed, equality, m):
@@ -157,7 +157,7 @@ def test_rows_are_added(m):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.parametrize("own", [1e-9, 0.5, 100.0])
 @pytest.mark.parametrize("unit", [1.0, 1e-5])
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_the_first_box_along_a_null_vector(seed, own, sign, unit):
     at = scene(seed)
     x = unit * np.random.default_rng(seed).choice([-2.0, -0.5, 1e-13, 0.3, 1.0], 4)
@@ -167,7 +167,7 @@ def test_the_first_box_along_a_null_vector(seed, own, sign, unit):
 
 
 @pytest.mark.parametrize(("slack", "width"), [(0.0, 1.0), (1e-13, 1.0), (1e-9, 1.0), (1e-9, 1e5)])
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_among_boxes_that_are_met_together_the_largest_entry_is_taken(seed, slack, width):
     """Together means within a hair of the boxes: 1e-13 of a box of 1 is, 1e-9 is not, but it is of a box of 1e5."""
     at = scene(seed, m=5)
@@ -219,7 +219,7 @@ def copied(seed, equality, share=1.0):
     return scene(seed, kernel=A @ A.T, elbow=elbow, equality=equality), i
 
 
-@seeds
+@seeds(6)
 @both
 def test_a_null_vector_changes_nothing_but_values(seed, equality):
     at, i = copied(seed, equality)
@@ -243,7 +243,7 @@ def test_a_multiple_of_a_point_is_dependent_unless_the_sum_is_kept():
         assert ej.null_change(at.P, at.S, at.W, i, 0.25) == (not equality)
 
 
-@seeds
+@seeds(6)
 @pytest.mark.parametrize("unit", [1.0, 1e-8])
 @pytest.mark.parametrize("length", [0.125, -8.0])
 def test_a_null_vector_may_move_others_by_rounding_only(seed, length, unit):
@@ -263,7 +263,7 @@ def test_a_null_vector_may_move_others_by_rounding_only(seed, length, unit):
     row[j] = kept
 
 
-@seeds
+@seeds(6)
 def test_a_null_vector_may_move_the_sum_by_rounding_only(seed):
     """In units of its own size. The norm of a point far from all others leaves room for the residuals."""
     rng = np.random.default_rng(seed)
@@ -282,7 +282,7 @@ def test_a_null_vector_may_move_the_sum_by_rounding_only(seed):
 # ---------------------------------------------------------------- measures
 
 
-@seeds
+@seeds(6)
 @pytest.mark.parametrize("unit", [1.0, 1e-6])
 def test_what_contradicts_a_side_is_booked(seed, unit):
     at = scene(seed, fixed=False)
@@ -297,7 +297,7 @@ def test_what_contradicts_a_side_is_booked(seed, unit):
     assert largest == np.abs(at.S.base).max()
 
 
-@seeds
+@seeds(6)
 @both
 def test_the_gap_is_that_of_the_problem_without_shift(seed, equality):
     """Primal minus dual, and what an unbalanced sum costs; beta is taken back into the boxes as they were."""
@@ -381,7 +381,7 @@ def test_the_size_of_the_linear_term():
     assert ej.size_at(at.P, 1.5) == 3.5
 
 
-@seeds
+@seeds(6)
 @both
 def test_a_look_takes_residuals_from_beta(seed, equality):
     at = scene(seed, equality=equality)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_duals import ENDS, INF, objective, problem, random_problem, residual, without_trace
 
 from svmcore.solvers import _npa_jit as npa
@@ -213,7 +214,7 @@ def test_a_projection_without_end_is_told():
 # ---------------------------------------------------------------- the nearest points of two hulls
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(30)
 def test_the_minimum_on_a_triangle(seed):
     rng = np.random.default_rng(seed)
     g1, g2 = rng.normal(size=2)

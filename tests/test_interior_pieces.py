@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore._types import LANES
 from svmcore.simd.sums import backward, forward
@@ -107,7 +108,7 @@ def test_products_with_the_features():
 
 
 @pytest.mark.parametrize("db", [0.0, 0.7])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_what_a_predictor_promises(seed, db):
     small = Small(seed)
     x = small.x
@@ -136,7 +137,7 @@ def test_a_corrector_aims_at_mu_and_takes_back_what_the_predictor_bends(db):
 
 
 @pytest.mark.parametrize("db", [0.0, 0.5])
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_the_way_to_the_boundary(seed, db):
     small = Small(seed)
     small.random_direction(seed + 60)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore.compiler.jit import DISABLED
 from svmcore.solvers import _coordinate_jit, _lasso_jit, _newton_jit
@@ -58,7 +59,7 @@ def loss_at(losses: _newton_jit.Losses, squared: bool) -> np.ndarray:
     return losses.upper * above + losses.lower * below
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_dual_variables_are_the_best_ones_and_pieces_say_who_moves(kind, seed):
     losses = losses_of(kind, seed)
@@ -67,7 +68,7 @@ def test_dual_variables_are_the_best_ones_and_pieces_say_who_moves(kind, seed):
     assert losses.piece.tolist() == np.where(inside, np.sign(losses.z), 0.0).tolist()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_slope_of_a_line_is_that_of_the_dual_variables_on_it(kind, seed):
     losses, rng = losses_of(kind, seed), np.random.default_rng(seed)
@@ -79,7 +80,7 @@ def test_the_slope_of_a_line_is_that_of_the_dual_variables_on_it(kind, seed):
 
 
 @pytest.mark.parametrize("second", [1e-6, 1.0, 1e3])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_line_search_ends_where_little_of_the_slope_is_left(kind, seed, second):
     losses, rng = losses_of(kind, seed), np.random.default_rng(seed)
@@ -91,7 +92,7 @@ def test_a_line_search_ends_where_little_of_the_slope_is_left(kind, seed, second
     assert abs(end) <= 1.000001 * _newton_jit.SHORT * abs(begin)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_tells_of_the_rows_that_change_pieces(kind, seed):
     """What the step foresaw of a row that moved is -stiff times its way, and nothing of another row."""
@@ -115,7 +116,7 @@ def test_a_step_tells_of_the_rows_that_change_pieces(kind, seed):
     assert (told[(now.piece == piece) & (piece != 0)] == 0.0).all()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_measures_are_the_losses_and_what_they_and_their_conjugates_exceed(kind, seed):
     squared, losses = kind.startswith("squared"), losses_of(kind, seed)
@@ -127,7 +128,7 @@ def test_measures_are_the_losses_and_what_they_and_their_conjugates_exceed(kind,
     assert excess == pytest.approx((loss_at(losses, squared) + conjugate(losses, squared) - losses.z * u).sum())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_residuals_and_violations_are_slopes_of_the_dual(kind, seed):
     """A row with a tube has a variable for either side; each can grow below its bound and shrink above zero."""
@@ -171,7 +172,7 @@ def workspace(losses, d: int) -> _newton_jit.Workspace:
     return _newton_jit.Workspace(*vectors, *matrices, np.zeros(len(losses.f), np.int8), losses.stiff.copy())
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_the_gram_matrix_follows_the_rows_that_move_and_gives_newtons_step(seed):
     rng = np.random.default_rng(seed)
     X, losses = rng.normal(size=(40, 4)), losses_of("both", seed)
@@ -197,7 +198,7 @@ def test_the_gram_matrix_follows_the_rows_that_move_and_gives_newtons_step(seed)
     assert room.sums == pytest.approx(Z.T @ losses.z)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 @pytest.mark.parametrize("kind", ["above", "both", "squared below", "squared both"])
 def test_a_machine_in_one_call_says_what_it_is_worth(kind, seed):
     squared, rng = kind.startswith("squared"), np.random.default_rng(seed)
@@ -345,7 +346,7 @@ def squared_hinge(X, signs, costs, w) -> float:
     return 0.5 * float(costs @ np.maximum(1.0 - signs * (X @ w), 0.0) ** 2)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_weight_that_moves_takes_its_rows_along(seed):
     it, by = column_problem(seed), 0.7
     j = seed % 6
@@ -361,7 +362,7 @@ def test_a_weight_that_moves_takes_its_rows_along(seed):
     assert were == pytest.approx(loss)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_a_step_of_one_weight_is_newtons_and_brings_what_it_promises(seed):
     for j in range(6):
         it = column_problem(seed)

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_paths import boxes_met, check, check_factor, options, plane, refit, scene, sides_told
 
 from svmcore import _path_jit as pj
@@ -16,7 +17,6 @@ from svmcore.path.log_jit import EVENTS, KNOTS
 pytestmark = pytest.mark.home
 
 both = pytest.mark.parametrize("equality", [True, False])
-seeds = pytest.mark.parametrize("seed", range(6))
 
 
 # ---------------------------------------------------------------- who joins, who leaves
@@ -33,7 +33,7 @@ def test_bounds_are_met_exactly():
     assert S.resid[:2].tolist() == [0.0, 0.0]
 
 
-@seeds
+@seeds(6)
 @both
 def test_who_enters_leaves_its_residual_in_the_shift(seed, equality):
     at = scene(seed, equality=equality)
@@ -106,7 +106,7 @@ def nearly_twins(seed, equality, distance=1e-8):
     return scene(seed, kernel=A @ A.T, elbow=np.array([5, 3, 9]), equality=equality), 7
 
 
-@seeds
+@seeds(6)
 @both
 def test_a_point_that_only_nearly_depends_is_not_exchanged(seed, equality):
     at, i = nearly_twins(seed, equality)
@@ -315,7 +315,7 @@ def test_a_dependent_point_is_exchanged_at_its_event(i):
 
 
 @both
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_a_start_has_an_independent_elbow_and_the_same_residuals(seed, equality):
     """Free points that depend on others move along their null vectors; nobody's residual notices."""
     at = plane(seed, equality)
@@ -364,7 +364,7 @@ def test_a_start_sees_values_beyond_their_boxes():
 
 @both
 @pytest.mark.parametrize("unit", [1.0, 1e4])
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_a_dependent_value_takes_the_shorter_way_out(seed, equality, unit):
     at = plane(seed, equality, unit)
     S, on = at.S, at.elbow.tolist()
@@ -416,7 +416,7 @@ def test_a_value_that_hardly_moves_may_leave_all_the_same(share, sign):
         assert S.beta[0] == (S.lower[0] if side == ej.LOW else S.upper[0])
 
 
-@seeds
+@seeds(6)
 @both
 @pytest.mark.parametrize("distance", [1e-8, 3e-9])
 def test_a_start_keeps_a_value_that_only_nearly_depends(seed, equality, distance):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_paths import check, hide_image, options, refit, scene, sides_told
 
 from svmcore import _path_jit as pj
@@ -14,14 +15,13 @@ from svmcore.simd.vector import BIG
 pytestmark = pytest.mark.home
 
 both = pytest.mark.parametrize("equality", [True, False])
-seeds = pytest.mark.parametrize("seed", range(6))
 
 
 # ---------------------------------------------------------------- the next event
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_every_value_and_residual_blocks_at_its_own_step(seed, scale):
     at = scene(seed, m=5)
     S, W = at.S, at.W
@@ -66,7 +66,7 @@ def test_values_that_meet_boxes_fast_make_ties_narrow():
 
 @both
 @pytest.mark.parametrize("unit", [1.0, 1e-10])
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_among_ties_the_fastest_is_chosen(seed, unit, equality):
     """Residuals count in units of the point's norm, values as they are."""
     at = scene(seed, m=5, equality=equality)
@@ -179,7 +179,7 @@ def test_a_correction_is_of_the_last_knot_at_this_t():
 
 
 @both
-@seeds
+@seeds(6)
 @pytest.mark.parametrize(("m", "unit"), [(1, 1.0), (4, 1.0), (4, 1e4), (4, 1e-4)])
 def test_the_path_is_optimal_after_every_event(seed, equality, m, unit):
     at = scene(seed, m=m, equality=equality, unit=unit)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+from repeats import seeds
 from scipy.sparse import csr_array
 
 import svmcore
@@ -384,7 +385,7 @@ def boxes(seed, unit=1.0):
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-5])
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_the_sum_is_put_right_where_there_is_most_room(seed, unit):
     work = boxes(seed, unit)
     before = work.beta.copy()
@@ -401,7 +402,7 @@ def test_the_sum_is_put_right_where_there_is_most_room(seed, unit):
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-5])
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_measures_are_those_of_the_dual_point(seed, unit):
     work = boxes(seed, unit)
     rng = np.random.default_rng([seed, 1])
@@ -423,7 +424,7 @@ def test_a_box_without_an_end_has_no_gap_to_name():
 
 @pytest.mark.parametrize("above", [True, False])
 @pytest.mark.parametrize("unit", [1.0, 1e-5])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_extremes_of_a_side_are_those_of_its_variables(seed, unit, above):
     rng = np.random.default_rng(seed)
     side = np.array([True] * 5 + [False] * 4)
@@ -584,7 +585,7 @@ def face(K, beta, lower, upper, diag=0.0):
 
 
 @pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize("seed", range(10))
+@seeds(10)
 def test_free_variables_move_together_to_their_optimum_or_to_the_first_bound(seed, apart):
     rng = np.random.default_rng(seed)
     n = 12

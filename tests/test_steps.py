@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from repeats import seeds
 from small_duals import ENDS, INF, objective, problem, random_problem, residual, without_trace
 
 from svmcore.simd import sums
@@ -214,7 +215,7 @@ def test_what_a_change_does_to_the_residual():
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_pair_slices_end_at_the_optimum(seed, equality):
     duals, rows, progress = random_problem(seed, equality=equality)
     progress = without_trace(progress)
@@ -226,7 +227,7 @@ def test_pair_slices_end_at_the_optimum(seed, equality):
         assert duals.beta.sum() == pytest.approx(0.0, abs=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_the_partner_has_the_largest_gain(seed):
     duals, rows, _ = random_problem(40 + seed)
     duals.v[:] = np.random.default_rng(seed).normal(size=7)
@@ -420,7 +421,7 @@ def test_the_next_coordinate_pulls_most_or_adds_most_to_the_gap(by_gap):
 
 @pytest.mark.parametrize("unit", [1.0, 1e-6])
 @pytest.mark.parametrize("greedy", [0, 1, 2])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_every_step_of_a_sweep_is_of_the_coordinate_that_is_meant(seed, greedy, unit):
     """In turn, or where the residual or its share of the gap is largest. Work is counted in numbers that are touched."""
     duals, rows, progress = random_problem(seed, equality=False)

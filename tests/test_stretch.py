@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_paths import FOREVER, check_inverse, check_sides, hide_image, refit, sides_told, windowed
 
 from svmcore import _path_jit as pj
@@ -18,7 +19,6 @@ from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
 pytestmark = pytest.mark.home
 
 both = pytest.mark.parametrize("equality", [True, False])
-seeds = pytest.mark.parametrize("seed", range(6))
 
 
 def reach(at, **other):
@@ -33,7 +33,7 @@ def reach(at, **other):
 # ---------------------------------------------------------------- opening
 
 
-@seeds
+@seeds(6)
 @both
 @pytest.mark.parametrize("unit", [1.0, 1e6])
 def test_a_newton_step_removes_the_residual_of_the_elbow(seed, equality, unit):
@@ -118,7 +118,7 @@ def test_a_step_that_is_not_worth_it_moves_nothing(equality):
     assert at.S.num[ej.BIAS] == bias
 
 
-@seeds
+@seeds(6)
 def test_a_step_that_does_not_fit_is_booked_at_all_points_of_the_elbow(seed):
     at, window, _ = windowed(seed)
     S, on = at.S, at.elbow
@@ -136,7 +136,7 @@ def test_a_step_that_does_not_fit_is_booked_at_all_points_of_the_elbow(seed):
     assert S.num[ej.BIAS] == bias
 
 
-@seeds
+@seeds(6)
 @pytest.mark.parametrize("carried", [oj.UNKNOWN, oj.KNOWN, oj.MEASURED])
 def test_the_solution_for_the_slopes_is_made_kept_or_corrected(seed, carried):
     at, window, stretch = windowed(seed)
@@ -156,7 +156,7 @@ def test_the_solution_for_the_slopes_is_made_kept_or_corrected(seed, carried):
     assert stretch.pace[oj.CARRIED] == oj.KNOWN
 
 
-@seeds
+@seeds(6)
 @both
 @pytest.mark.parametrize("m", [1, 2, 5])
 def test_a_window_opens_with_the_elbow_in_its_slots(seed, equality, m):
@@ -211,7 +211,7 @@ def test_all_points_are_candidates_when_there_is_room(width):
     assert not np.isnan(stretch.score).any()
 
 
-@seeds
+@seeds(6)
 @pytest.mark.parametrize("scale", [1.0, 1e-6])
 def test_scores_are_steps_to_zero_and_a_little_less(seed, scale):
     """As if everybody came nearer by half of the mean rate on top of its own."""
@@ -224,7 +224,7 @@ def test_scores_are_steps_to_zero_and_a_little_less(seed, scale):
     assert stretch.score == pytest.approx(np.where(S.side == ej.ELBOW, np.inf, score), rel=1e-12)
 
 
-@seeds
+@seeds(6)
 def test_candidates_know_their_kernel_values_and_residuals(seed):
     """From their own rows, or from those of the slots; residuals after the correction of the elbow."""
     at, window, stretch = windowed(seed)
@@ -303,7 +303,7 @@ def taken_over(seed, equality=True, steps=6, **more):
     return at, window, stretch, code
 
 
-@seeds
+@seeds(6)
 @both
 @pytest.mark.parametrize("steps", [1, 6, 20])
 def test_a_window_that_is_accepted_leaves_the_state_as_it_should_be(seed, equality, steps):
@@ -382,7 +382,7 @@ def test_slots_in_use_are_brought_together(dead, gone):
     assert S.cnt[ej.N_ELBOW_MAX] == max(3, m)
 
 
-@seeds
+@seeds(6)
 @both
 def test_a_look_with_care_corrects_the_elbow_first(seed, equality):
     at, window, _ = windowed(seed, equality=equality)
@@ -502,7 +502,7 @@ def check_windows(at, tol=1e-9):
 @both
 @pytest.mark.parametrize("width", [1, 4, 80])
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_the_path_is_optimal_after_every_window(seed, equality, width, whole):
     at, window, stretch = windowed(seed, n=24, m=6, equality=equality, room=1)
     S, side = at.S, at.S.side.copy()

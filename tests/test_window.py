@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_paths import windowed
 
 import svmcore
@@ -38,7 +39,7 @@ def test_flush_adds_what_is_pending_to_the_lower_triangle(pending, slots):
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_an_inverse_of_few_digits_gives_a_direction_of_twice_as_many(seed, equality):
     """What the rates on the elbow are, where they should be zero, corrects the direction of the next window."""
     (P, S, *_), w, q = windowed(seed, n=14, equality=equality).open()
@@ -86,7 +87,7 @@ def d0_of(P, w):
 
 
 @pytest.mark.parametrize("equality", [True, False])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_points_enter_and_leave_and_the_inverse_follows(seed, equality):
     (P, S, _, _, K), w, q = windowed(seed, n=14, equality=equality).open()
     rng = np.random.default_rng(seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 from small_paths import Windowed, refit, sides_told, windowed
 
 from svmcore.path import elbow_jit as ej
@@ -15,7 +16,6 @@ from svmcore.simd.vector import BIG
 pytestmark = pytest.mark.home
 
 both = pytest.mark.parametrize("equality", [True, False])
-seeds = pytest.mark.parametrize("seed", range(6))
 
 
 def closing(**other):
@@ -136,7 +136,7 @@ def test_the_direction_of_a_window_without_weight_keeps_the_bias():
     assert wj.slot_direction(at.P, window) == pytest.approx(window.solved_slope[:5].sum() / 4e-6)
 
 
-@seeds
+@seeds(6)
 @both
 def test_pending_terms_are_added_to_a_product(seed, equality):
     _, window, _ = windowed(seed, equality=equality).open()
@@ -157,7 +157,7 @@ def test_pending_terms_are_added_to_a_product(seed, equality):
 # ---------------------------------------------------------------- the next event
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_every_slot_meets_its_box_at_its_own_step(seed):
     _, window, _ = windowed(seed).open()
     rng = np.random.default_rng(seed)
@@ -193,7 +193,7 @@ def test_a_candidate_meets_zero_from_its_side(side, resid, rate, step):
 
 @both
 @pytest.mark.parametrize("unit", [1.0, 1e8, 1e-8])
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_the_first_event_is_the_fastest_of_those_that_tie(seed, equality, unit):
     """Ties are within 1e-12 of the linear term, or of the width of a box; residuals are measured by norms."""
     at, window, _ = windowed(seed, equality=equality, unit=unit, level=2.5).open()
@@ -570,7 +570,7 @@ def test_a_point_that_enters_late_leaves_its_residual_in_the_shift():
     assert window.point[3] == i
 
 
-@seeds
+@seeds(6)
 @both
 def test_what_enters_leaves_its_residual_in_the_shift(seed, equality):
     at, window, _ = windowed(seed, equality=equality).open()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore.path import elbow_jit as ej
 from svmcore.path import opening_jit
@@ -85,7 +86,7 @@ def scene(seed: int, steps: int = 9, reach: float = 1.0) -> Scene:
     return Scene(Problem(K.copy(), slot, slope, True), State(side, resid, np.zeros(N)), w, q, K, truth, slots)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_residuals_at_thirds_are_those_of_all_points(seed):
     at = scene(seed)
     at.S.base[:], at.q.old[1] = np.random.default_rng(seed).normal(size=(2, N))
@@ -96,7 +97,7 @@ def test_residuals_at_thirds_are_those_of_all_points(seed):
     assert (at.w.place[at.w.point[: at.slots]] == 0).all()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_rates_at_the_end_are_those_of_all_points(seed):
     """Not that of the direction of the last step: an event came after it."""
     at = scene(seed)
@@ -108,7 +109,7 @@ def test_rates_at_the_end_are_those_of_all_points(seed):
 
 
 @pytest.mark.parametrize("span", [(0, 3), (3, 9), (2, 4), (0, 9), (4, 5)])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_the_bend_bounds_how_far_any_residual_strays_from_its_chord(seed, span):
     at = scene(seed)
     a, b = span
@@ -145,7 +146,7 @@ def test_bends_and_crossings_do_not_depend_on_the_unit_of_time():
     assert bends[0][-1]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_crossings_between_two_steps_are_those_of_every_step(seed):
     at = scene(seed)
     seen = set()
@@ -164,7 +165,7 @@ def test_crossings_between_two_steps_are_those_of_every_step(seed):
 
 @pytest.mark.parametrize("reach", [0.3, 1.0, 1.5, 4.0])
 @pytest.mark.parametrize("steps", [1, 2, 5, 9, opening_jit.LONGEST])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_every_point_that_crosses_objects_and_no_other(seed, steps, reach):
     at = scene(seed, steps, reach)
     sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
@@ -228,7 +229,7 @@ def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found)
 
 
 @pytest.mark.parametrize("width", [1, 5, 12, N])
-@pytest.mark.parametrize("seed", SEEDS)
+@seeds(SEEDS)
 def test_candidates_are_those_that_may_meet_zero_soonest(seed, width):
     """Ties included: rounded residuals and rates make many."""
     rng = np.random.default_rng([12, seed])
@@ -277,7 +278,7 @@ def test_a_point_without_a_kernel_of_its_own_cannot_join_the_elbow():
 
 
 @pytest.mark.parametrize("without", [(), (3,), (9,), (2, 3), (6, 8)])
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_the_log_is_told_how_far_its_knots_are_from_the_chords_of_thirds(seed, without):
     """`without`: steps of no length, which have no knot of their own."""
     at = scene(seed)
