@@ -26,9 +26,7 @@ True
 from __future__ import annotations
 
 import importlib as _importlib
-import sys as _sys
 import typing as _typing
-from importlib.machinery import ModuleSpec as _ModuleSpec
 from importlib.util import find_spec as _find_spec
 
 from svmcore._errors import (
@@ -141,39 +139,6 @@ _SLIPS = {
     "permutation_test_score": "permutation_test",
 }
 """Names that others have for what is here."""
-
-
-_MOVED = {
-    "svmcore.classes": "svmcore.train.classes",
-    "svmcore.gp": "svmcore.train.gp",
-    "svmcore.folded": "svmcore.trials.folded",
-    "svmcore.permutations": "svmcore.trials.permutations",
-    "svmcore.spheres": "svmcore.trials.spheres",
-    "svmcore.step_curve": "svmcore.models.step_curve",
-    "svmcore.loss_curve": "svmcore.models.loss_curve",
-    "svmcore.audit": "svmcore.models.audit",
-}
-"""Where the classes are that pickles of older versions name."""
-
-
-class _Moved:
-    """Finds a module by the name that it had."""
-
-    @staticmethod
-    def find_spec(name: str, path: _typing.Any = None, target: _typing.Any = None) -> _ModuleSpec | None:
-        return _ModuleSpec(name, _Moved) if name in _MOVED else None  # type: ignore[arg-type]
-
-    @staticmethod
-    def create_module(spec: _ModuleSpec) -> None:
-        pass
-
-    @staticmethod
-    def exec_module(module: _typing.Any) -> None:
-        there = vars(_importlib.import_module(_MOVED[module.__name__]))
-        vars(module).update({name: value for name, value in there.items() if not name.startswith("__")})
-
-
-_sys.meta_path.append(_Moved)
 
 
 def __getattr__(name: str) -> _typing.Any:

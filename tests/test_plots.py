@@ -10,6 +10,7 @@ from refusals import refused
 from scipy import sparse
 
 import svmcore
+from svmcore.plots import canvas
 from svmcore.plots import paths as plots
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -151,7 +152,7 @@ def test_the_training_error_recommends_no_C(path):
     assert path.plot("overview")["boundary"].get_title(loc="left") == "Decision boundary at C = 1"
     low, high = float(path.Cs[0]), float(path.Cs[-1])
     assert (
-        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {plots.short(np.clip(1, low, high))}"
+        path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {canvas.short(np.clip(1, low, high))}"
     )
 
 
@@ -159,7 +160,7 @@ def test_held_out_error_and_classes_have_colours_of_their_own(path):
     X, y = svmcore.load_data("demo:two-spirals")
     ax = path.plot("error", test=(X[::2], y[::2]))
     colours = {line.get_color() for line in ax.get_lines()}
-    assert not colours & {plots.NEGATIVE, plots.POSITIVE}
+    assert not colours & {canvas.NEGATIVE, canvas.POSITIVE}
 
 
 def test_the_range_of_errors_is_that_of_the_curve():
@@ -208,7 +209,7 @@ def test_boundary_is_refused_where_there_is_none(monk, path):
 def test_names_that_are_not_known(path):
     refused("what='alpha' is not known; choose one of 'alphas', 'sets'", path.plot, "alpha")
     refused("several pictures; leave ax out", path.plot, "overview", ax=plt.subplots()[1])
-    refused("no picture file", plots.check_file, "picture.csv")
+    refused("no picture file", canvas.check_file, "picture.csv")
 
 
 @pytest.mark.parametrize(

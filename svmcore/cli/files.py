@@ -35,7 +35,7 @@ def check_outputs(args: argparse.Namespace) -> None:
     if len(outputs) == 2 and os.path.realpath(outputs[0]) == os.path.realpath(outputs[1]):
         raise InputError(f"{outputs[0]} cannot hold both the result and the picture; give two names")
     if plot is not None:
-        from svmcore.plots.paths import check_file
+        from svmcore.plots.canvas import check_file
 
         check_file(plot)
 

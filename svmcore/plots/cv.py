@@ -12,7 +12,7 @@ from svmcore._types import FloatArray
 from svmcore.cv.calibration import Calibrator, VennAbers
 from svmcore.cv.result import Mean, PathCV
 from svmcore.models.loss_curve import LossCurve
-from svmcore.plots.paths import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
+from svmcore.plots.canvas import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
 
 _AFTER = 4.0  # times the last change's C is where the picture ends
 _STEPS = 3000  # stretches drawn; more cannot be told apart

@@ -10,7 +10,7 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, KernelKind
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
-from svmcore.plots.paths import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, Dots, canvas, draw_plane, legend_above, short
+from svmcore.plots.canvas import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, Dots, canvas, draw_plane, legend_above, short
 from svmcore.problem import border
 
 _CELLS = 600  # values of a function over one feature

@@ -8,7 +8,7 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
-from svmcore.plots.paths import INK, MUTED, NEGATIVE, POSITIVE, canvas, sheet
+from svmcore.plots.canvas import INK, MUTED, NEGATIVE, POSITIVE, canvas, sheet
 from svmcore.problem import border
 
 if TYPE_CHECKING:

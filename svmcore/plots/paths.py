@@ -1,67 +1,51 @@
 """Pictures of a path: dual variables, sets, objective and error over C, and the decision boundary of two features.
 
-The only importer of matplotlib, and only when something is drawn. Colours are those of Okabe and Ito, which people who
-confuse red and green tell apart. A long path is drawn at `_POINTS` values of C and many points as a sample of them; what
-is many is rasterised, so that vector files stay small.
+A long path is drawn at `_POINTS` values of C and many points as a sample of them; what is many is rasterised, so that
+vector files stay small.
 """
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from svmcore._errors import InputError, MissingExtraError
+from svmcore._errors import InputError
 from svmcore._types import FloatArray, KernelKind
 from svmcore.base.door import entered
 from svmcore.kernel.points import is_sparse
 from svmcore.models.loss_curve import LossCurve
 from svmcore.path.result import Path, StepCurve
+from svmcore.plots.canvas import (
+    BOUND,
+    CROSS,
+    HELD_OUT,
+    INK,
+    MARGIN,
+    MUTED,
+    NEGATIVE,
+    OUTSIDE,
+    POSITIVE,
+    Dots,
+    canvas,
+    draw_plane,
+    legend_above,
+    matplotlib,
+    percent,
+    sheet,
+    short,
+    styled,
+)
 from svmcore.problem import border
 
-NEGATIVE, POSITIVE = "#0072B2", "#D55E00"
-MARGIN, BOUND, OUTSIDE = "#009E73", "#56B4E9", "#8C8C8C"
-HELD_OUT, CROSS = "#CC79A7", "#E69F00"
-INK, MUTED = "#222222", "#6B6B6B"
 _POINTS = 400  # values of C at which curves are drawn
 _LINES = 150  # dual variables drawn
 _HIGHLIGHTS = 3  # so many points of each class are highlighted
-_GRID = 220  # cells along an axis of the decision boundary
 _AFTER = 4.0  # times the last event's C is where the picture ends
-_DOTS = 3000  # training points drawn
 _EXACT_WORK = 2e10  # rows times breakpoints up to which an error curve is worked out exactly
-
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 9.0,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9.0,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#B0B0B0",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#ECECEC",
-    "grid.linewidth": 0.7,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelsize": 8.0,
-    "ytick.labelsize": 8.0,
-    "text.color": INK,
-    "legend.frameon": False,
-    "legend.fontsize": 8.0,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-}
 
 
 class ErrorCurves(NamedTuple):
@@ -129,97 +113,44 @@ def is_exact(path: Path) -> bool:
 # ---- entry points ----------------------------------------------------------------------------------------------------
 
 
-def _matplotlib() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingExtraError('pictures need matplotlib: pip install "svmcore[plot]"') from None
-    return mpl
-
-
-@contextmanager
-def _styled() -> Iterator[None]:
-    with _matplotlib().rc_context(_STYLE):
-        yield
-
-
-def check_file(file: str) -> None:
-    """Refuse early what cannot be written at the end: no matplotlib, or a file type that it does not know."""
-    _matplotlib()
-    from matplotlib.figure import Figure
-
-    known = Figure().canvas.get_supported_filetypes()
-    kind = file.rpartition(".")[2].lower() if "." in file else ""
-    if kind not in known:
-        raise InputError(f"{file!r} is no picture file; end its name in .png, .pdf or .svg")
-
-
 def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: Any) -> Any:
     """Draw one view of a path; see `Path.plot`."""
-    views: dict[str, Callable[..., None]] = {
+    views: dict[str, Callable[..., Any]] = {
         "alphas": draw_alphas,
         "sets": draw_sets,
         "objective": draw_objective,
         "error": draw_error,
         "boundary": draw_boundary,
+        "overview": draw_overview,
     }
-    if what != "overview" and what not in views:
-        known = ", ".join(map(repr, [*views, "overview"]))
-        raise InputError(f"what={what!r} is not known; choose one of {known}")
+    draw = views.get(what)
+    if draw is None:
+        raise InputError(f"what={what!r} is not known; choose one of {', '.join(map(repr, views))}")
     if path.parameter != "C":
         raise InputError(f"pictures are of paths over C, and this one is over {path.parameter}; draw its `table`")
-
-    draw = draw_overview if what == "overview" else views[what]
-    has = [
-        name for name in inspect.signature(draw).parameters if name not in ("path", "ax", "figure", "curves", "span")
-    ]
+    parameters = inspect.signature(draw).parameters
+    has = [name for name in parameters if name not in ("path", "ax", "figure", "curves", "span")]
     for name in options:
         if name not in has:
             remedy = f"its options are {', '.join(has)}" if has else "it has none"
             raise InputError(f'path.plot("{what}") has no option {name!r}; {remedy}')
-    _matplotlib()
     if what == "overview":
         if ax is not None:
             raise InputError('what="overview" is a figure of several pictures; leave ax out')
-        with _styled():
-            from matplotlib import pyplot as plt
-
-            figure = plt.figure(figsize=_size(path), layout="constrained")
+        with styled():
+            figure = matplotlib("pyplot").figure(figsize=_size(path), layout="constrained")
             return draw_overview(path, figure, **options)
+    if "span" in parameters and what != "error":
+        options["span"] = _limits(path)
     with canvas(ax, (5.2, 5.2) if what == "boundary" else (6.4, 4.0)) as ax:
-        views[what](path, ax, **options)
+        draw(path, ax, **options)
     return ax
-
-
-@contextmanager
-def canvas(ax: Any, size: tuple[float, float]) -> Iterator[Any]:
-    """The axes to draw on: those given, or new ones in the style of the house."""
-    if ax is not None:
-        _matplotlib()
-        yield ax
-        return
-    with _styled():
-        from matplotlib import pyplot as plt
-
-        yield plt.subplots(figsize=size, layout="constrained")[1]
 
 
 def save_overview(path: Path, file: Any, *, format: str, **options: Any) -> None:  # noqa: A002
     """Write the overview to a file or a stream."""
     with sheet(file, format, _size(path)) as figure:
         draw_overview(path, figure, **options)
-
-
-@contextmanager
-def sheet(file: Any, format: str, size: tuple[float, float]) -> Iterator[Any]:  # noqa: A002
-    """A figure that is written to a file at the end, without touching pyplot's list of open figures."""
-    _matplotlib()
-    from matplotlib.figure import Figure
-
-    with _styled():
-        figure = Figure(figsize=size, layout="constrained")
-        yield figure
-        figure.savefig(file, dpi=120, format=format)
 
 
 # ---- what is shared --------------------------------------------------------------------------------------------------
@@ -262,24 +193,6 @@ def _over_C(ax: Any, span: Span, title: str, label: str) -> None:
     ax.set_title(title, loc="left")
 
 
-def legend_above(ax: Any, handles: list[Any], labels: list[str]) -> None:
-    """A legend in the line of the title, where it hides nothing."""
-    ax.legend(
-        handles, labels, loc="lower right", bbox_to_anchor=(1.02, 0.985), ncols=len(labels), handlelength=1.0,
-        columnspacing=0.8, handletextpad=0.4,
-    )  # fmt: skip
-
-
-def percent(value: float) -> str:
-    """A share in per cent."""
-    return f"{100 * value:.3g} %"
-
-
-def short(value: float) -> str:
-    """A number in three digits: 0.0354, 17.7, 1,000."""
-    return f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.3g}"
-
-
 def _class_names(path: Path) -> list[str]:
     classes = path._data.classes
     assert classes is not None
@@ -289,15 +202,12 @@ def _class_names(path: Path) -> list[str]:
 # ---- the views -------------------------------------------------------------------------------------------------------
 
 
-def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES, span: Span | None = None) -> None:
+def draw_alphas(path: Path, ax: Any, *, span: Span, max_lines: int = _LINES) -> None:
     """The weight alpha of points over C, as a share of its limit C; those longest on the margin in front.
 
     Of a regression the signed coefficients.
     """
-    from matplotlib.collections import LineCollection
-    from matplotlib.lines import Line2D
-
-    span = _limits(path) if span is None else span
+    LineCollection, Line2D = matplotlib("collections").LineCollection, matplotlib("lines").Line2D
     Cs = _values(path, span)
     first = path._data.groups.first[: path._data.n_groups]
     shown = first
@@ -325,7 +235,7 @@ def draw_alphas(path: Path, ax: Any, *, max_lines: int = _LINES, span: Span | No
         legend_above(ax, handles, [f"class {name}" for name in _class_names(path)])
 
 
-def draw_sets(path: Path, ax: Any, *, span: Span | None = None) -> None:
+def draw_sets(path: Path, ax: Any, *, span: Span) -> None:
     """How many points are on the margin, within it (wrong ones too: weight C), and beyond it (without weight)."""
     counts = path.support_counts()
     Cs = 1.0 / counts["lambda"]
@@ -341,14 +251,13 @@ def draw_sets(path: Path, ax: Any, *, span: Span | None = None) -> None:
     ax.fill_between(Cs, counts["E"], step="post", color=MARGIN, alpha=0.12, linewidth=0)
     n = sum(int(counts[name][0]) for name in "ELR")
     ax.set_ylim(0, 1.02 * n)
-    _over_C(ax, _limits(path) if span is None else span, "Margin", "number of points")
+    _over_C(ax, span, "Margin", "number of points")
     handles, labels = ax.get_legend_handles_labels()
     legend_above(ax, handles[::-1], labels[::-1])
 
 
-def draw_objective(path: Path, ax: Any, *, span: Span | None = None) -> None:
+def draw_objective(path: Path, ax: Any, *, span: Span) -> None:
     """What training minimises, over C: the smallest value of 1/2 |w|^2 + C sum xi."""
-    span = _limits(path) if span is None else span
     Cs = _values(path, span)
     value = -np.asarray(path.objective(Cs))
     ax.plot(Cs, value, color=INK, linewidth=1.6)
@@ -431,15 +340,6 @@ def _of_interest(curves: Sequence[StepCurve | LossCurve], span: Span, least: flo
     return (low - 0.08 * room if low > 0.5 * high else -0.03 * high), high + 0.15 * room
 
 
-class Dots(NamedTuple):
-    """Points of two features: their groups (name, which of the points), and which of them are support vectors."""
-
-    X: FloatArray
-    groups: list[tuple[str, NDArray[np.bool_]]]
-    support: NDArray[np.bool_]
-    names: Sequence[str] | None
-
-
 def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | None = None) -> None:
     """The decision function of two features at one C (default: 1, or the path's end next to it), and the training points."""
     data = path._data
@@ -451,45 +351,6 @@ def draw_boundary(path: Path, ax: Any, *, C: float | None = None, title: str | N
     draw_plane(
         ax, dots, lambda mesh: path.decision_function(mesh, at), title or f"Decision boundary at C = {short(at)}"
     )
-
-
-def draw_plane(ax: Any, dots: Dots, f: Callable[[FloatArray], FloatArray], title: str, margins: bool = True) -> None:
-    """A decision function over the plane: its sign, its zero line, its margins (-1 and 1), and points on it."""
-    X = dots.X
-    low, high = X.min(axis=0), X.max(axis=0)
-    half = 0.56 * np.where(high > low, high - low, 1.0)
-    square = 0.5 < half[0] / half[1] < 2.0  # comparable scales: draw both the same
-    half = np.full(2, half.max()) if square else half
-    middle = 0.5 * (low + high)
-    x, y = (np.linspace(m - h, m + h, _GRID) for m, h in zip(middle, half, strict=True))
-    values = f(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)).reshape(y.size, x.size)
-    limit = float(np.abs(values).max()) + 1.0
-    ax.contourf(x, y, values, levels=[-limit, 0.0, limit], colors=[NEGATIVE, POSITIVE], alpha=0.10)
-    inside = [level for level in (-1.0, 1.0) if margins and values.min() < level < values.max()]
-    if inside:
-        ax.contour(x, y, values, levels=inside, colors=[MUTED], linewidths=0.7, linestyles="--")
-    if values.min() < 0.0 < values.max():
-        ax.contour(x, y, values, levels=[0.0], colors=[INK], linewidths=1.4)
-    shown = np.zeros(len(X), bool)
-    shown[np.linspace(0, len(X) - 1, min(len(X), _DOTS)).astype(int)] = True
-    size = 16.0 if shown.sum() <= 800 else 6.0
-    for (name, group), colour, marker in zip(dots.groups, (NEGATIVE, POSITIVE), "os", strict=False):
-        own = np.flatnonzero(group & shown)
-        ax.scatter(
-            X[own, 0], X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * dots.support[own], edgecolors=INK,
-            label=name, rasterized=own.size > 1000,
-        )  # fmt: skip
-    ax.set_xlim(x[0], x[-1])
-    ax.set_ylim(y[0], y[-1])
-    if square:
-        ax.set_aspect("equal", anchor="NW")
-    ax.grid(False)
-    first, second = ("feature 1", "feature 2") if dots.names is None else (str(name)[:30] for name in dots.names)
-    notes = ["ringed: support vectors"] * bool(dots.support.any()) + ["dashed: the margin"] * bool(inside)
-    ax.set_xlabel(first + (f"   ({'; '.join(notes)})" if notes else ""))
-    ax.set_ylabel(second)
-    legend_above(ax, *ax.get_legend_handles_labels())
-    ax.set_title(title, loc="left")
 
 
 def has_boundary(path: Path) -> bool:
