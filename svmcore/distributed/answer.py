@@ -14,8 +14,8 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.html import html_table
 from svmcore.distributed.engine import Serial, dask_engine
-from svmcore.distributed.parts import Assignment, rows_of, stacked
-from svmcore.kernel.points import is_sparse
+from svmcore.distributed.parts import Assignment, rows_of
+from svmcore.kernel.points import is_sparse, stacked
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, Certified
 from svmcore.problem.columns import Columns, OfColumns

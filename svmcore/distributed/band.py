@@ -13,6 +13,7 @@ take over (`rounds`). Squared losses need the first sample alone: from there New
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -312,8 +313,8 @@ class Bands:
         old = self.states
         tasks = ((part, old.pop(0), *own) for part, own in zip(self.parts, args, strict=True))
         turned = [(each,) for each in self.engine.run(stage, tasks, ask=False)]
-        self.states = self.engine.run(_state, turned, ask=False)
-        return self.engine.run(_answer, turned, ask=False)
+        self.states = self.engine.run(itemgetter(0), turned, ask=False)
+        return self.engine.run(itemgetter(1), turned, ask=False)
 
     def turn_all(self, stage: Callable[..., Any], *args: Any) -> Sums:
         """The same with the same arguments for all, and the sum of the answers."""
@@ -366,14 +367,6 @@ class Bands:
         right = np.append(sums.columns[1] - w, [sums.totals[1]] * bordered)
         solution, failed = lapack.dposv(system, right, lower=1)[1:]
         return (np.zeros(d), 0.0) if failed else (solution[:d], float(solution[d:].sum()))
-
-
-def _state(turned: tuple[Any, Any]) -> Any:
-    return turned[0]
-
-
-def _answer(turned: tuple[Any, Any]) -> Any:
-    return turned[1]
 
 
 def _bytes(answer: Any) -> int:

@@ -328,15 +328,6 @@ class Part:
         return rows + sum(array.nbytes for array in self.qp[:5])
 
 
-def stacked(blocks: list[Any]) -> Any:
-    """Rows of several parts, one after the other."""
-    if is_sparse(blocks[0]):
-        from scipy import sparse
-
-        return sparse.csr_matrix(sparse.vstack(blocks))
-    return np.concatenate(blocks)
-
-
 def rows_of(source: Any, task: Assignment) -> Any:
     """The rows of a source, as wide as all parts together."""
     return _widened(checked(source, task.kind).X, task.n_features)

@@ -9,6 +9,7 @@ Hessian were as many times larger, which makes the sum of their steps a descent 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter, methodcaller
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,10 @@ from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.distributed import scan
 from svmcore.distributed.answer import Round
 from svmcore.distributed.engine import Halted
-from svmcore.distributed.parts import stacked
 from svmcore.distributed.scan import Near, Survey
 from svmcore.distributed.setup import Setup
 from svmcore.distributed.sums import COUNT, Standing, Sums, bias_of, joined, standing
-from svmcore.kernel.points import is_sparse
+from svmcore.kernel.points import is_sparse, stacked
 from svmcore.kernel.rough import exponential_error
 from svmcore.kernel.table import is_positive
 from svmcore.problem import measures
@@ -216,7 +216,7 @@ class Rounds:
 
     def refresh(self) -> None:
         """All fields afresh in float64."""
-        self.sum_up(self.engine.run(_beta, [(state,) for state in self.stand.states]), exact=True)
+        self.sum_up(self.engine.run(attrgetter("beta"), [(state,) for state in self.stand.states]), exact=True)
 
     def round(self) -> None:
         """Choose, fetch, correct, tell everybody."""
@@ -304,10 +304,6 @@ def _some(near: Near, chosen: IntArray) -> Near:
     return Near(*arrays)
 
 
-def _beta(state: scan.ScanState) -> FloatArray:
-    return state.beta
-
-
 def choose(near: Near, bias: float, size: int, previous: IntArray, seed: int | None) -> tuple[IntArray, IntArray, int]:
     """The next working set: places in `near`, the group of each, the number of groups (one, without a `seed`)."""
     up, down = near.beta < near.upper, near.beta > near.lower
@@ -379,7 +375,9 @@ def prove(fit: Rounds, *, whole: bool, brief: bool) -> Proof:
     if np.isfinite(top) and np.isfinite(bottom):
         estimated = True
         handles = engine.run(scan.decisive, [(*pair, error, top, bottom) for pair in fit.pairs(stand.states)])
-        found: list[scan.Decisive] = engine.gather(engine.run(scan.without_rows, [(handle,) for handle in handles]))
+        found: list[scan.Decisive] = engine.gather(
+            engine.run(methodcaller("_replace", X=None), [(handle,) for handle in handles])
+        )
         count = sum(len(part.beta) for part in found)
         if count > CROWDED * n and not fit.exact and not brief:
             fit.refresh()

@@ -17,10 +17,10 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.threads import one_blas_thread, split
-from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks, stacked
+from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks
 from svmcore.distributed.sums import Sums, measured
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points
+from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points, stacked
 from svmcore.kernel.products import point_product, shape_of
 from svmcore.kernel.table import facts_of
 from svmcore.problem import measures
@@ -117,17 +117,13 @@ def _add(part: Part, X: Any, coef: FloatArray, exact: bool, n_threads: int, out:
             panels = _panels(rows_here, task)
             here = out[first : first + len(panels) * LANES]
             work = float(rows.size * len(here))
-            split(partial(_add_panels, shape, rows, weights, panels, here), len(panels), work, n_threads)
+            split(partial(loops.add_block, shape, rows, weights, panels, out=here), len(panels), work, n_threads)
         return
     sources = _points(X)
     for first, rows_here in blocks(part.X):
         targets = _points(rows_here)
         n = rows_here.shape[0]
         out[first : first + n] += point_product(task.kernel, targets, sources, coef, task.n_features, n_threads)
-
-
-def _add_panels(shape: Any, rows: Any, weights: Any, panels: Any, out: FloatArray, first: int, last: int) -> None:
-    loops.add_block(shape, rows, weights, panels, first, last, out)
 
 
 def _points(X: Any) -> Any:
@@ -293,11 +289,6 @@ def decisive(part: Part, state: ScanState, error: float, top: float, bottom: flo
     up, down = beta < qp.upper, beta > qp.lower
     i = np.flatnonzero((up & down) | (up & (v + error >= top)) | (down & (v - error <= bottom)))
     return Decisive(part.X[qp.point[i]], qp.c[i], beta[i], qp.lower[i], qp.upper[i], qp.diag[i])
-
-
-def without_rows(found: Decisive) -> Decisive:
-    """What the master needs of them."""
-    return found._replace(X=None)
 
 
 def rows_in(found: list[Decisive]) -> Any:

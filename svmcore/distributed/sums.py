@@ -60,17 +60,10 @@ UNKNOWN = Standing(np.nan, np.nan, np.nan, np.nan, 0, 0)
 def standing(at: Sums, bias: float, equality: bool) -> Standing:
     """What the parts say together of a point that all have measured at this bias."""
     (free, _, dual, gap, support), top, bottom = at.totals[:COUNT].tolist(), float(at.high[0]), float(at.low[0])
-    violation = max(top - bottom, 0.0) if equality else max(top, -bottom, 0.0)
-    return Standing(violation, bias, dual, gap, int(free), int(support))
+    return Standing(float(measures.spread(top, bottom, equality)), bias, dual, gap, int(free), int(support))
 
 
 def bias_of(at: Sums, equality: bool) -> float:
     """The mean residual of the free variables; the midpoint of what is optimal where there are none."""
-    (free, free_sum), top, bottom = at.totals[:2].tolist(), float(at.high[0]), float(at.low[0])
-    if not equality:
-        return 0.0
-    if free:
-        return float(free_sum / free)
-    if np.isinf(top):
-        return 0.0 if np.isinf(bottom) else bottom
-    return top if np.isinf(bottom) else 0.5 * (top + bottom)
+    free, total = at.totals[:2].tolist()
+    return measures.middle(free, total, float(at.high[0]), float(at.low[0])) if equality else 0.0

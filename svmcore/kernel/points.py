@@ -51,6 +51,15 @@ def is_sparse(X: Any) -> bool:
     return hasattr(X, "indptr")
 
 
+def stacked(blocks: list[Any]) -> Any:
+    """Rows of several arrays, or of several sparse matrices, one after the other."""
+    if not is_sparse(blocks[0]):
+        return np.concatenate(blocks)
+    from scipy import sparse
+
+    return sparse.csr_matrix(sparse.vstack(blocks))
+
+
 def dense_points(X: FloatArray, order: IntArray, n_threads: int = 1) -> Points:
     """The rows `order` of a dense matrix as panels."""
     return panel_points(len(order), _panels(X, order, max(4, -(-X.shape[1] // 4) * 4), n_threads))

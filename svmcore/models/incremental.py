@@ -18,8 +18,8 @@ from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.door import reals
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.points import is_sparse
-from svmcore.models.solution import Solution
+from svmcore.kernel.points import stacked
+from svmcore.models.solution import Solution, to_format_of
 from svmcore.problem import border, formulations
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
@@ -81,14 +81,6 @@ def _exact_run(tol: float, n_threads: int) -> Run:
     )  # fmt: skip
 
 
-def _stacked(old: Any, new: Any) -> Any:
-    if is_sparse(old) or is_sparse(new):
-        from scipy import sparse
-
-        return sparse.vstack([old, new], format="csr")
-    return np.vstack([old, new])
-
-
 def _weights(training: Training) -> FloatArray | None:
     weights = training.form["sample_weight"]
     return None if weights is None else np.asarray(weights, dtype=np.float64)
@@ -119,7 +111,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
         new = np.ones(len(labels)) if sample_weight is None else reals(sample_weight, "sample_weight")
         weights = np.concatenate([old, np.broadcast_to(new, (len(labels),))])
     larger = training._replace(
-        X=_stacked(training.X, X),
+        X=stacked([training.X, to_format_of(X, training.X)]),
         y=np.concatenate([border.label_array(training.y).reshape(-1), labels]),
         form=training.form | {"sample_weight": weights},
     )
@@ -143,12 +135,7 @@ def positions(indices: Any, n: int) -> IntArray:
 
 
 def _course(
-    qp: DualQP,
-    K: KernelMatrix,
-    start: FloatArray,
-    tol: float,
-    control: Control,
-    residual: FloatArray | None = None,
+    qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, control: Control, residual: FloatArray | None = None
 ) -> Course:
     """A course with boxes of its own: they are closed on variables that leave."""
     own = qp._replace(lower=qp.lower.copy(), upper=qp.upper.copy())
@@ -213,11 +200,9 @@ def _set_of(solution: Solution) -> _Kept:
     """The active set of a machine that has none yet."""
     training = _training(solution)
     problem = _problem(training)
-    K = _kernel(problem, solution.n_threads)
-    control = Control(time_limit=None, callback=None, verbose=0)
-    return _Kept(
-        problem, active_set(problem, formulations.to_beta(problem.qp, signed(solution)), K, training.tol, control)
-    )
+    start = formulations.to_beta(problem.qp, signed(solution))
+    K, control = _kernel(problem, solution.n_threads), Control(time_limit=None, callback=None, verbose=0)
+    return _Kept(problem, active_set(problem, start, K, training.tol, control))
 
 
 def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:

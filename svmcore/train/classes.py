@@ -17,7 +17,7 @@ from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.html import html_table
 from svmcore.base.threads import one_blas_thread
-from svmcore.kernel.points import is_sparse, mostly_empty, narrowed
+from svmcore.kernel.points import is_sparse, mostly_empty, narrowed, stacked
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models import archive, solution
 from svmcore.models.sigmoid import probabilities
@@ -436,11 +436,7 @@ class Machines(OfColumns):
         """The support vectors of all machines, in the order of `support`."""
         blocks = [machine.support_vectors for machine in self.machines]
         _, first = np.unique(np.concatenate([machine.support for machine in self.machines]), return_index=True)
-        if is_sparse(blocks[0]):
-            from scipy import sparse
-
-            return sparse.csr_matrix(sparse.vstack(blocks))[first]
-        return np.concatenate(blocks)[first]
+        return stacked(blocks)[first]
 
     def votes(self, X: Any) -> IntArray:
         """How many machines are for each class, one row for each of X ("ovr": 1 where the class's own machine is)."""

@@ -19,7 +19,7 @@ from svmcore._types import NONZERO, FloatArray, KernelKind, Status
 from svmcore.base.parallel import run_all, worker_count
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, available_threads
-from svmcore.kernel.points import is_sparse
+from svmcore.kernel.points import is_sparse, stacked
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Solution, Terms, to_format_of
 from svmcore.problem import border
@@ -60,7 +60,7 @@ class _Stage(NamedTuple):
         if kernel.kind == KernelKind.LINEAR and function is None and not is_sparse(A):
             with one_blas_thread:
                 return np.asarray(A @ B.T)
-        K = KernelMatrix(_stacked(A, B), kernel, function, cache_bytes=0, n_threads=self.n_threads)
+        K = KernelMatrix(stacked([A, B]), kernel, function, cache_bytes=0, n_threads=self.n_threads)
         return K.block(np.arange(A.shape[0]), np.arange(A.shape[0], K.n))
 
     def guests(self, begin: int, end: int) -> FloatArray:
@@ -88,14 +88,6 @@ class _Stage(NamedTuple):
     def crowd(self, begin: int, end: int, few: bool) -> Crowd:
         """The problems of some queries."""
         return guests_of(self.guests(begin, end), self.terms.C, self.weights, self.factors, few)  # type: ignore[arg-type]
-
-
-def _stacked(A: Any, B: Any) -> Any:
-    if not is_sparse(A):
-        return np.concatenate([A, B])
-    from scipy import sparse
-
-    return sparse.csr_matrix(sparse.vstack([A, B]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +141,7 @@ class Exemplars:
         own = self.coef[[k]]
         first = [0] if self.weight[k] > 0.0 else []
         coef = np.concatenate([self.weight[[k] if first else []], own.data])
-        vectors = _stacked(stage.Q[[k] if first else []], stage.X[own.indices])
+        vectors = stacked([stage.Q[[k] if first else []], stage.X[own.indices]])
         gap, violation, excess = float(self.gap[k]), float(self.violation[k]), abs(float(coef.sum()))
         primal, intercept, ok = float(self.primal_objective[k]), float(self.intercept[k]), violation <= self.tol
         told = Certificate(gap - primal, primal, gap, float(self.relative_gap[k]), violation, excess, intercept)
