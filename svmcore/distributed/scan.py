@@ -98,9 +98,8 @@ def _panels(X: Any, task: Assignment) -> Any:
     """Rows in float32 panels, centred and scaled."""
     count = -(-len(X) // LANES)
     out, squares = np.empty((count, X.shape[1], LANES), np.float32), np.empty(count * LANES)
-    packing.pack_panels(
-        np.ascontiguousarray(X), np.arange(len(X)), task.centre, _factor(task.kernel), 0, count, out, squares
-    )
+    rows = np.ascontiguousarray(X, dtype=np.float64)
+    packing.pack_panels(rows, np.arange(len(X)), task.centre, _factor(task.kernel), 0, count, out, squares)
     return out
 
 
