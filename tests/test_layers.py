@@ -50,7 +50,7 @@ HOMES = {
     "simd.vector": BASE | {"simd.lanes"},
     "simd.rows": BASE | {"simd.lanes"},
     "simd.passes": BASE | {"simd.vector", "simd.lanes"},
-    "simd.loops": BASE | {"simd.vector"},
+    "simd.loops": BASE | {"simd.vector", "simd.packing"},
     "simd.packing": BASE | {"simd.vector", "simd.lanes"},
     "simd.sparse": BASE | {"simd.vector", "simd.lanes"},
     "simd.line": BASE | {"simd.vector", "simd.lanes"},

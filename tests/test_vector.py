@@ -234,6 +234,30 @@ def test_a_triangle_is_mirrored(dtype):
     assert (out == expected).all()
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_points_are_packed_in_both_precisions_at_once(moved):
+    x, order = np.random.default_rng(6).standard_normal((90, 9)), np.random.default_rng(7).permutation(90)[:70]
+    single, double = (np.full((2, 9, LANES), np.nan, dtype) for dtype in (np.float32, np.float64))
+    centre, squares = np.full(9, np.nan), np.full(2 * LANES, np.nan)
+    packing.pack_twice(x, order, moved, 0.7, centre, single, double, squares)
+    assert centre == pytest.approx(x.mean(axis=0) if moved else np.zeros(9), rel=1e-13)
+    for panels, expected in ((double, x), (single, ((x - centre) * 0.7).astype(np.float32))):
+        flat = panels.transpose(0, 2, 1).reshape(-1, 9)
+        assert (flat[:70] == expected[order]).all()
+        assert (flat[70:] == 0.0).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.25])
+@pytest.mark.parametrize("n", [5, 130])
+def test_the_matrix_of_few_points_in_one_call(n, offset):
+    x, shape = np.random.default_rng(8).standard_normal((n, 9)), vector.Rbf(0.1, 0.0, 1)
+    rows, panels = np.full((-(-n // vector.ROWS), 9, vector.ROWS), np.nan), np.full((-(-n // LANES), 9, LANES), np.nan)
+    out, squares = np.full((len(rows) * vector.ROWS, len(panels) * LANES), np.nan), np.empty(len(panels) * LANES)
+    loops.gram_of_few(shape, x, np.arange(n), np.zeros(9), offset, rows, panels, squares, out)
+    assert np.abs(out[:n, :n] - exact_kernel(shape, x, x) - offset).max() < 1e-14
+    assert (out[:n, :n] == out[:n, :n].T).all()
+
+
 def test_points_are_packed_in_double_precision_as_they_are():
     x = np.random.default_rng(4).standard_normal((75, 9))
     panels, squares = np.full((2, 10, LANES), np.nan), np.full(2 * LANES, np.nan)

@@ -304,12 +304,11 @@ class _Tiles:
         return out
 
 
-def single_frame(K: Any, shape: vector.Shape, *, centred: bool) -> tuple[FloatArray, float]:
-    """What dense points are moved by, and then multiplied by, before they are rounded to single precision."""
+def single_frame(K: Any, shape: vector.Shape, *, centred: bool) -> tuple[bool, float]:
+    """Whether dense points are moved to their mean, and what they are multiplied by, before they are rounded to float32."""
     kind, exponential = K.kernel.kind, facts_of(K.kernel).exponential
-    moved = exponential or (kind == KernelKind.LINEAR and centred)
-    centre = np.add.reduce(K.X) / K.n if moved else np.zeros(K.n_features)
-    return centre, math.sqrt(shape.scale) if kind == KernelKind.RBF else shape.scale if exponential else 1.0
+    factor = math.sqrt(shape.scale) if kind == KernelKind.RBF else shape.scale if exponential else 1.0
+    return exponential or (kind == KernelKind.LINEAR and centred), factor
 
 
 class DenseTiles(_Tiles):
@@ -321,11 +320,11 @@ class DenseTiles(_Tiles):
         self.form = with_constant(self.exact) if 0 < terms_of(K.kernel, width) <= FEW_TERMS else None
         self.exact_products = self.exact_products or self.form is not None
         self.effort = float(width)
-        centre, factor = single_frame(K, self.shape, centred=centred)
+        moved, self.factor = single_frame(K, self.shape, centred=centred)
+        self.centre = np.add.reduce(K.X) / self.n if moved else np.zeros(width)
         count = -(-self.n // LANES)
         near = kind == KernelKind.RBF and self.costly
         self.panels, squares = lent("panels", (count, width + near, LANES), np.float32), np.empty(count * LANES)
-        self.centre, self.factor = centre, factor
         self._pack(np.arange(self.n), self.panels, squares)
         sizes, self.single_shape, self.last = squares[: self.n], self.shape, squares if near else None
         if near and sizes.max(initial=0.0) <= NEAR:
@@ -491,22 +490,13 @@ def exact_gram(
 
 
 def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
-    """`exact_gram` in two compiled calls. In place: out."""
-    panels, packed = (_in_groups(K.X, size) for size in (LANES, vector.ROWS))
-    loops.store_block(shape_of(K.kernel), packed, panels, True, 0, len(panels), out)
-    packing.mirror(out, K.n, 0, -(-K.n // packing.MIRROR))
-    if K.kernel.offset:
-        out[: K.n, : K.n] += K.kernel.offset  # what lies beyond is memory that may hold anything
-    K.n_evals += K.n * (K.n + 1) // 2
-    return out[: K.n]
-
-
-def _in_groups(X: FloatArray, size: int) -> Real:
-    """Groups of so many rows of X, feature by feature. The last one ends in zeros."""
-    n, width = X.shape
-    room = np.zeros((-(-n // size) * size, width))
-    room[:n] = X
-    return np.ascontiguousarray(room.reshape(-1, size, width).swapaxes(1, 2))
+    """`exact_gram` in one compiled call. In place: out."""
+    n, width = K.X.shape
+    rows, panels = np.empty((groups_of(n), width, vector.ROWS)), np.empty((-(-n // LANES), width, LANES))
+    order, centre, squares = np.arange(n), np.zeros(width), np.empty(len(panels) * LANES)
+    loops.gram_of_few(shape_of(K.kernel), K.X, order, centre, K.kernel.offset, rows, panels, squares, out)
+    K.n_evals += n * (n + 1) // 2
+    return out[:n]
 
 
 def _backwards(run: Callable[[int, int], None], end: int, first: int, last: int) -> None:

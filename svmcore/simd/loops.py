@@ -6,6 +6,7 @@ import numpy as np
 
 from svmcore._types import LANES
 from svmcore.compiler.jit import jit
+from svmcore.simd.packing import MIRROR, mirror, pack_panels, pack_rows_of
 from svmcore.simd.vector import COLUMNS_64, ROWS, SPAN, add_tile, add_tile_twice, store_tile
 
 BAND = 1 << 19
@@ -67,6 +68,20 @@ def store_block(shape, rows, panels, lower, first, last, out):
                 start = max(top, (p * LANES + lane) // ROWS) if lower else top
                 for g in range(start, min(top + band, rows.shape[0])):
                     store_tile(shape, rows, g, panels, p, lane, out)
+
+
+@jit
+def gram_of_few(shape, X, order, centre, offset, rows, panels, squares, out):
+    """out = K + offset among all points, in the order that they have. The centre is zero. In place: all behind the offset."""
+    n = X.shape[0]
+    pack_rows_of(X, order, centre, 1.0, squares, rows)
+    pack_panels(X, order, centre, 1.0, 0, panels.shape[0], panels, squares)
+    store_block(shape, rows, panels, True, 0, panels.shape[0], out)
+    if offset != 0.0:
+        for i in range(n):
+            for j in range(i + 1):
+                out[i, j] += offset
+    mirror(out, n, 0, (n + MIRROR - 1) // MIRROR)
 
 
 @jit

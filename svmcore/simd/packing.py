@@ -166,6 +166,24 @@ def pack_panels(X, order, centre, factor, first, last, out, squares):
 
 
 @jit
+def pack_twice(X, order, moved, factor, centre, single, double, squares):
+    """Panels in double precision, and in single precision, times a factor; these are moved to the mean of X if `moved`.
+
+    In place: centre, single, double, squares.
+    """
+    for k in range(X.shape[1]):
+        centre[k] = 0.0
+    pack_panels(X, order, centre, 1.0, 0, double.shape[0], double, squares)
+    if moved:
+        for i in range(X.shape[0]):
+            for k in range(X.shape[1]):
+                centre[k] += X[i, k]
+        for k in range(X.shape[1]):
+            centre[k] /= X.shape[0]
+    pack_panels(X, order, centre, factor, 0, single.shape[0], single, squares)
+
+
+@jit
 def pack_rows_of(X, points, centre, factor, last, out):
     """`pack_rows` of (X - centre) factor, from X itself: its rows lie in one piece. In place: out.
 

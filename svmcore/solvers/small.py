@@ -130,15 +130,14 @@ def _by_points(K: KernelMatrix, qp: DualQP, start: FloatArray, tol: float, patie
     m, point = len(start), qp.point
     count, shape = -(-m // LANES), shape_of(K.kernel)
     width = count * LANES
-    centre, factor = single_frame(K, shape, centred=qp.centred)
+    moved, factor = single_frame(K, shape, centred=qp.centred)
     gram = lent("gram", (m + 1, width + STAGGER), np.float32)
     gram[0, :width] = 0.0
-    desk = _desk(gram, m, width)
-    desk.diagonal[:m], desk.diagonal[m:] = K.diagonal[point], 1.0
-    desk.slot[:] = -1
+    desk = _desk(gram, m, width, _NO_FACE)
+    desk.diagonal[:m], desk.diagonal[m:] = K.diagonal.take(point), 1.0
+    desk.slot.fill(-1)
     single, double = np.empty((count, K.n_features, LANES), np.float32), np.empty((count, K.n_features, LANES))
-    for frame, out in ((np.zeros(K.n_features), 1.0), double), ((centre, factor), single):
-        packing.pack_panels(K.X, point, *frame, 0, count, out, desk.field)
+    packing.pack_twice(K.X, point, moved, factor, np.empty(K.n_features), single, double, desk.field)
     beta = start.copy()
     work = WorkingSet(gram, 1.0, desk.diagonal, desk.values, desk.rise, desk.fall, beta, qp.lower, qp.upper)
     exact = Exact(double, double, np.arange(m), np.empty((groups_of(width), K.n_features, ROWS)))
@@ -160,26 +159,23 @@ def _outcome(told: FloatArray, beta: FloatArray, tol: float, total: float) -> Ou
     )  # fmt: skip
 
 
-def _desk(rows: Real, m: int, n: int) -> Desk:
+def _desk(rows: Real, m: int, n: int, face: tuple[IntArray, FloatArray]) -> Desk:
     """A desk for a problem of at most m variables, and K beta of length n. `rows` is room for its kernel rows."""
     diagonal, values, rise, fall, rise_below, fall_below = np.zeros((6, -(-m // LANES) * LANES), np.float32)
     slot, filled, support = np.empty(m, np.int64), np.zeros(1, np.int64), np.empty(m + 1, np.int64)
     return Desk(
-        rows,
-        diagonal,
-        values,
-        rise,
-        fall,
-        rise_below,
-        fall_below,
-        slot,
-        filled,
-        support,
-        np.empty(m + ROWS),
-        np.empty(n),
-        np.empty((2, FACE), np.int64),
-        np.empty((FACE + 3, FACE)),
-    )
+        rows, diagonal, values, rise, fall, rise_below, fall_below, slot, filled, support, np.empty(m + ROWS), np.empty(n),
+        *face,
+    )  # fmt: skip
+
+
+def _new_face() -> tuple[IntArray, FloatArray]:
+    """Room for a step of the free variables."""
+    return np.empty((2, FACE), np.int64), np.empty((FACE + 3, FACE))
+
+
+_NO_FACE = _new_face()
+"""For problems over points, which take no such steps: nobody writes there."""
 
 
 def spans_of(point: IntArray) -> IntArray:
@@ -240,7 +236,7 @@ class Batch:
 
         def some(begin: int, end: int) -> None:
             rows = np.empty((largest + 1, -(-largest // LANES) * LANES + STAGGER), np.float32)
-            desk = _desk(rows, largest, n)
+            desk = _desk(rows, largest, n, _new_face())
             if shares is None:
                 solve_tasks(self.tasks, desk, tol, patience, begin, end)
             else:
