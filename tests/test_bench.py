@@ -495,10 +495,3 @@ def test_two_threads_and_kernel_values_are_recorded(monkeypatch):
     known["score"] = {"n_sv": 50, "n_kernel_evals": 7500, "certificate_evals": 500}
     (row,) = threads_grid(Results(records=[known])).rows
     assert row[2:] == ["50", "1.50", "0.10", "200 ms", "100 ms", "2.0x"]
-
-
-def test_results_files_are_json_lines():
-    file = Path(__file__).parents[1] / "bench" / "published.jsonl"
-    assert {json.loads(line)["kind"] for line in file.read_text().splitlines()} <= {
-        "environment", "row", "table", "threads",
-    }  # fmt: skip

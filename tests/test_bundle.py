@@ -104,31 +104,25 @@ def test_other_sources_are_compiled_with_one_line(packed):
     assert use(packed, "another") == (LOADED, [])
 
 
-def refused(packed, why: str, **changes: object) -> None:
-    """A bundle with something else in it is not used, and says why."""
+TRIPLE = llvmlite.binding.get_process_triple()
+UNFIT = {
+    "numba": ({"compiler": f"numba 0.67.0, {disk.compiler()}"}, "another compiler made it: numba 0.67.0, "),
+    "system": ({"magic": ("m68k-unknown-amigaos", "68000", "")}, "it is for m68k-unknown-amigaos"),
+    "processor": ({"magic": (TRIPLE, "future", "+sse9,+fma5,-sse2")}, "this processor lacks fma5, sse9"),
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(
+    "what", [pytest.param(name, marks=() if name == "numba" else pytest.mark.ci) for name in UNFIT]
+)
+def test_a_bundle_for_another_place_is_not_used_and_says_why(packed, what):
+    changes, why = UNFIT[what]
     change(packed[1], **changes)
     values, (line,) = use(packed, "refused")
     assert values == COMPILED
     assert line.startswith(f"svmcore: the machine code in {packed[1]} is not used: ")
     assert why in line
-
-
-@pytest.mark.compiled
-def test_another_numba(packed):
-    refused(packed, "another compiler made it: numba 0.67.0, ", compiler=f"numba 0.67.0, {disk.compiler()}")
-
-
-@pytest.mark.ci
-@pytest.mark.compiled
-def test_another_system(packed):
-    refused(packed, "it is for m68k-unknown-amigaos", magic=("m68k-unknown-amigaos", "68000", ""))
-
-
-@pytest.mark.ci
-@pytest.mark.compiled
-def test_a_processor_that_can_do_less(packed):
-    triple = llvmlite.binding.get_process_triple()
-    refused(packed, "this processor lacks fma5, sse9", magic=(triple, "future", "+sse9,+fma5,-sse2"))
 
 
 @pytest.mark.ci
@@ -196,9 +190,8 @@ def test_the_installed_package_is_found_and_the_richest_bundle_that_fits_is_take
     package = root / "svmcore_compiled"
     package.mkdir(mode=0o755)
     (package / "__init__.py").write_text("")
-    triple = llvmlite.binding.get_process_triple()
-    change(file, package / "a-future.bundle", magic=(triple, "x", "+x"))
-    change(file, package / "b-poor.bundle", magic=(triple, "x", ""), codes={})
+    change(file, package / "a-future.bundle", magic=(TRIPLE, "x", "+x"))
+    change(file, package / "b-poor.bundle", magic=(TRIPLE, "x", ""), codes={})
     file.rename(package / "c-rich.bundle")
     which = "from svmcore.compiler import bundle, disk\nprint(*[f.name for f, _ in bundle.fitting(disk.compiler())])\n"
     program = which + PROGRAM + WORDS

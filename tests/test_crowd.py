@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import svmcore
 from svmcore._types import Kernel, KernelKind
 from svmcore.simd import passes
 from svmcore.solvers import _crowd as crowd
@@ -363,25 +362,6 @@ def test_a_kernel_of_zeros():
     K = np.zeros((12, 12))
     _, found = solved(K, labellings(12, 2), C=1.0)
     assert (found.told[:, loops.VIOLATION] <= 1e-6).all()
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
-@pytest.mark.parametrize("name", ["rbf", "low rank"])
-@pytest.mark.parametrize("inverse", [False, True])
-def test_brute_force(name, C, inverse):
-    """Every task is the machine that `train_svc` finds for the kernel matrix of its training rows."""
-    n = 36
-    K, values, folds = matrix(name, n), labellings(n, 3), np.arange(n) % FOLDS
-    _, found = solved(K, values, C=C, tol=1e-9, inverse=inverse)
-    for k in range(len(found.told)):
-        y, out = values[k // FOLDS], folds == k % FOLDS
-        machine = svmcore.train_svc(K[np.ix_(~out, ~out)], y[~out], C, kernel="precomputed", tol=1e-8)
-        assert found.told[k, loops.PRIMAL] - found.told[k, loops.GAP] == pytest.approx(-machine.objective, rel=1e-6)
-        if ((machine.alpha > 1e-6 * C) & (machine.alpha < (1 - 1e-6) * C)).any():  # or the intercept is not unique
-            np.testing.assert_allclose(
-                found.decisions[k // FOLDS][out], machine.decision_function(K[np.ix_(out, ~out)]), atol=2e-6
-            )
 
 
 @given(st.integers(0, 2**32 - 1))

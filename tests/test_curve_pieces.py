@@ -12,7 +12,6 @@ from svmcore.path import curve_jit, middle_jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.path.log_jit import KNOTS as KNOTS_SO_FAR
 from svmcore.path.log_jit import Log, loosen_chord, write_knot
-from svmcore.path.record import Recorder
 
 pytestmark = pytest.mark.home
 
@@ -192,16 +191,6 @@ def test_rows_far_from_zero_are_not_looked_at_and_unknown_chords_clear_nobody():
             here, joined, NONE, moves, NONE, first, K, roots, 1e-11, tile_for(K), changes, out
         )
     assert found == (0, K.shape[0])
-
-
-def test_a_knot_that_moves_takes_the_chord_that_ends_there_along():
-    chord = np.array([[0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [3.0, 4.0], [5.0, 6.0], [0.0, 0.0]])
-    log = Recorder(4, 4).log
-    log.chord[:6] = chord
-    log.end[KNOTS_SO_FAR] = 6
-    loosen_chord(log, 0.5, 0.25)
-    chord[3:5] += [0.5, 0.25]
-    assert np.array_equal(log.chord[:6], chord)
 
 
 def test_a_knot_is_written_over_whatever_was_there():

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import warnings
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from kept import parts_of
 from refusals import refused
 from scipy.sparse import csr_matrix
+from test_distributed_linear import _by_class, _empty_and_unequal, _twice
 
 import svmcore
 from svmcore._types import Kernel, KernelKind
@@ -78,18 +78,6 @@ def test_regression_has_two_variables_a_row(fit_intercept):
     ours = train_svr(X, y, tol=1e-6, parts=5, working_set=150, **form)
     same(ours, ref)
     assert np.allclose(ours.predict(X[:9]), ref.predict(X[:9]), atol=1e-4)
-
-
-def _by_class(X, y):
-    return [(X[a], y[a]) for a in np.array_split(np.argsort(y, kind="stable"), 5)]
-
-
-def _empty_and_unequal(X, y):
-    return [(X[a:b], y[a:b]) for a, b in pairwise([0, 0, 1, 3, 700, 700, len(y)])]
-
-
-def _twice(X, y):
-    return [(X[:750], y[:750]), (X[750:], y[750:]), (X[:750], y[:750]), (X[750:], y[750:])]
 
 
 def _sparse(X, y):
@@ -231,18 +219,6 @@ def test_a_checkpoint_whose_point_is_not_allowed_is_refused(tmp_path, value):
     arrays["part_0"] = scan.pack(scan.ScanState(beta, beta))
     np.savez(file, **arrays)
     refused("holds a point that this problem does not allow", train_svc, X, y, parts=2, checkpoint=file)
-
-
-def test_packed_points_come_back_exactly():
-    X, y = wavy(300)
-    fit = []
-    with pytest.MonkeyPatch.context() as patch:
-        prove = rounds.prove
-        patch.setattr(rounds, "prove", lambda run, **words: [fit.append(run), prove(run, **words)][1])
-        train_svc(X, y, parts=2)
-    state = fit[0].stand.states[0]
-    again = scan.unpack(scan.pack(state))
-    assert (again == state.beta).all()
 
 
 @pytest.mark.usefixtures("ctrl_c")

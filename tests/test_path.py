@@ -286,16 +286,6 @@ def test_class_weight_and_zero_weight():
     assert (path.alpha(2.0)[3:9] == 0).all()
 
 
-@pytest.mark.compiled
-def test_rows_on_demand_give_the_same_path():
-    X, y = two_clouds(300)
-    path = svm_path(X, y, gamma=0.5, cache_mb=0.5)
-    whole = svm_path(X, y, gamma=0.5)
-    C = np.geomspace(1e-2, 1e3, 9)
-    assert path.objective(C) == pytest.approx(whole.objective(C), rel=1e-8)
-    assert path.certify(C).relative_gap <= 1e-8
-
-
 @pytest.mark.parametrize("stop", ["max_events", "time_limit", "callback"])
 def test_a_cut_path_is_valid_down_to_where_it_came(stop, monkeypatch):
     monkeypatch.setattr("svmcore._control.GRACE", 600.0)  # on a slow machine, too, there is a beginning

@@ -257,26 +257,6 @@ def test_candidates_are_those_that_may_meet_zero_soonest(seed, width):
     assert (np.delete(w.place, chosen) == -1).all()
 
 
-def test_a_point_without_a_kernel_of_its_own_cannot_join_the_elbow():
-    class Elbow(NamedTuple):
-        rows: np.ndarray
-        slot: np.ndarray
-        diagonal: np.ndarray
-        bump: float
-
-    class Factor(NamedTuple):
-        cnt: np.ndarray
-        elbow: np.ndarray
-        factor: np.ndarray
-
-    K = np.diag([4.0, 0.0, 2.0])
-    P = Elbow(K, np.arange(3), np.diag(K).copy(), 0.0)
-    S = Factor(np.array([1] + [0] * 15), np.array([0, 0, 0]), np.diag([2.0, 1.0, 1.0]))
-    x = np.zeros(3)
-    assert ej.pivot_of(P, S, 1, x) == 0.0
-    assert ej.pivot_of(P, S, 2, x) == 1.0
-
-
 @pytest.mark.parametrize("without", [(), (3,), (9,), (2, 3), (6, 8)])
 @seeds(5)
 def test_the_log_is_told_how_far_its_knots_are_from_the_chords_of_thirds(seed, without):
