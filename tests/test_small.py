@@ -297,7 +297,7 @@ def test_a_batch_of_shares_has_each_of_them_or_the_machine_of_the_least():
             shares.append(t * np.abs(answer.beta).sum() / 40.0)
     assert shares[0] == pytest.approx(0.9 * most, rel=1e-10)
     assert 0.02 < shares[1] < shares[0]
-    assert found[1][0] == pytest.approx(size / 1e3, rel=1e-12)
+    assert found[1][0] == pytest.approx(size / 100.0, rel=1e-12)
     assert shares[2] == pytest.approx(0.05, rel=1e-10)
 
 

@@ -38,7 +38,7 @@ BOTH = 0.5  # share of a violation that either side may have
 FIRST, RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
 # 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
 LOST = 1e-4
-LARGE, LARGER = 1e3, 1e3  # C in these terms that stands for all that are larger, and how much larger it may become
+LARGE, LARGER = 1e2, 1e4  # C in these terms that stands for all that are larger, and how much larger it may become
 BRIEF = 3  # pair steps for each variable that this may take
 EXACT = 1e-13  # relative difference of a share from the largest one that is rounding
 

@@ -276,11 +276,11 @@ def with_share(gram: FloatArray, qp: DualQP, nu: float, tol: float, patience: Pa
 
 def with_nu(
     gram: FloatArray, several: Joined, nu: Sequence[float], tol: float, n_threads: int, patience: Patience = PATIENCE
-) -> list[tuple[float, Outcome] | None]:
+) -> list[tuple[float, Outcome | None] | None]:
     """The 1 / C with share nu, and the machine, for each problem, which is a hinge classifier's with C = 1.
 
     Where the classes overlap so much that there is no such C within reach, it is the machine of a large one. None where nu is
-    above `most_nu`, where a step meets a negative curvature, and where pair steps do not lead to the tolerance. That is
+    above `most_nu`, or a step meets a negative curvature; 1 / C alone where pair steps do not lead to the tolerance. That is
     smaller where C is small, as differences between values of f are.
     """
     qp, size = several.qp, size_of(gram.diagonal())
@@ -288,8 +288,7 @@ def with_nu(
     batch = Batch(gram, several._replace(qp=boxes), np.empty(len(qp.c)))
     batch.solve(tol, n_threads, patience, shares=Shares(np.array(nu), size, qp.lower, qp.upper, np.empty(len(qp.c))))
     inverses = batch.tasks.told[:, INVERSE].tolist()
-    found = [batch.outcome(k, tol * min(1.0, size / t)) if t > 0.0 else None for k, t in enumerate(inverses)]
-    return [None if one is None else (t, one) for t, one in zip(inverses, found, strict=True)]
+    return [(t, batch.outcome(k, tol * min(1.0, size / t))) if t > 0.0 else None for k, t in enumerate(inverses)]
 
 
 def most_nu(qp: DualQP) -> float:

@@ -55,6 +55,7 @@ _SLOPE = 0.2  # of the logarithm of the share over that of 1 / C, where it is no
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _LONG = 2_000_000  # pair steps, of all fits, from which a search takes long: seconds
 _DEEP, _DEEPEST = 1e-3, 1e-8  # 1 / C, relative to the kernel's diagonal, at which a long search ends, and any
+_LATE, _NEVER = 0.1, 1e-12  # in the same terms: from where on a search asks how far it has to go, and what is too far
 _APART = 0.05  # difference of shares, in terms of nu, above which the mean of two ends is no answer
 # Relative difference of shares from nu at which both ends of a bracket are to be, at once and with each further fit.
 _NEARLY, _NEARER = 0.003, 0.05
@@ -139,10 +140,8 @@ def _preview(problem: Problem, nu: float, run: Run) -> float | None:
     given = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     some_points = problem._replace(qp=part, X=problem.X[np.ix_(some, some)] if given else problem.X[some])
     K = some_points.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
-    found = _by_sums(some_points, _line(some_points, K), K, nu, run._replace(tol=max(run.tol, _ROUGH), max_iter=-1))
-    if found is None or found[0] == 0.0:
-        return None
-    return found[0] if problem.classes is None else found[0] * math.sqrt(scale)  # as measured: between equal C and n C
+    t, _ = _by_sums(some_points, _line(some_points, K), K, nu, run._replace(tol=max(run.tol, _ROUGH), max_iter=-1))
+    return (t if problem.classes is None else t * math.sqrt(scale)) or None  # as measured: between equal C and n C
 
 
 def check_feasible(problem: Problem, nu: float) -> None:
@@ -171,10 +170,12 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
             K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
             line = _line(problem, K)
             alone = run.solver == solvers.AUTO and not (run.options or run.trace) and control.callback is None
-            direct = None
+            t, found = 0.0, None
             if alone and auto.is_small(problem.qp, K, several=True) and control.reason() is None:
-                direct = _by_sums(problem, line, K, nu, run)
-            t, found = direct or _NuSearch(line, K, nu, run, control).look(_preview(problem, nu, run))
+                t, found = _by_sums(problem, line, K, nu, run)
+            if found is None:
+                near = t if t > 0.0 and run.max_iter < 0 else _preview(problem, nu, run)
+                t, found = _NuSearch(line, K, nu, run, control).look(near)
         C, epsilon = (problem.terms.C, t) if problem.classes is None else (1.0 / t, None)
         problem = problem._replace(qp=line.at(t), terms=problem.terms._replace(C=C, epsilon=epsilon, nu=nu))
         solution = solution_of(problem, K, found.raw, found.measured, run, control.seconds, training, found.name)
@@ -191,30 +192,29 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
     return solution
 
 
-def _by_sums(problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run) -> tuple[float, Reached] | None:
+def _by_sums(problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run) -> tuple[float, Reached | None]:
     """The parameter and the answer of a small problem, whose sums are fixed and whose parameter is what they say.
 
-    None where `small` has no answer.
+    The parameter is 0 where `small` does not find one, and the answer None where it has none.
     """
     qp = problem.qp
     if qp.infinite or not (small.has_way(qp) and small.serves(K) and small.has_room(K)):
-        return None
+        return 0.0, None
     gram, patience, spans = gram_of(K), small.patience_of(run.max_iter), small.spans_of(qp.point)
     if problem.classes is not None:
         (found,) = small.with_nu(gram, small.joined([(qp, spans)]), [nu], run.tol, 1, patience)
-        return None if found is None else (found[0], reached_at_once(found[1]))
+        t, outcome = found or (0.0, None)
+        return t, None if outcome is None else reached_at_once(outcome)
     shared = small.with_share(gram, qp, nu, run.tol, patience)
     if shared is None:
-        return None
+        return 0.0, None
     beta, t = formulations.balanced(qp, shared.beta), max(shared.half, 0.0)
     if line.share(beta) < nu * (1.0 - _ROUNDING):
         t = 0.0  # both variables of a point: even without a tube there are no more
     batch = small.Batch(gram, small.joined([(line.at(t), spans)]), beta.copy())
     batch.solve(run.tol, 1, small.patience_of(0))
     outcome = batch.outcome(0, run.tol)
-    if outcome is None:
-        return None
-    return t, reached_at_once(outcome._replace(n_iter=shared.n_iter))
+    return t, None if outcome is None else reached_at_once(outcome._replace(n_iter=shared.n_iter))
 
 
 class _NuSearch:
@@ -269,6 +269,8 @@ class _NuSearch:
             end, step = self.fit(there, end.a), min(step * step, _LONGEST)
         more, stays = end, 0
         while not self.stopped(end):
+            if self.out_of_reach(more):
+                return more.t, self.answer(more)
             t, point = self.mean(more)
             if point is not None:
                 return t, point
@@ -285,8 +287,6 @@ class _NuSearch:
                 self.less, stays = end, max(stays, 0) + 1
             else:
                 more, stays = end, min(stays, 0) - 1
-            if self.out_of_reach(more):
-                return more.t, self.answer(more)
         return end.t, self.answer(end)
 
     def onward(self, end: _End, way: Callable[[float, float], float], beyond: float, step: float) -> float:
@@ -361,6 +361,12 @@ class _NuSearch:
         return t, self.between((t - less.t) / (more.t - less.t), more)
 
     def out_of_reach(self, more: _End) -> bool:
-        """Whether no C is large enough, as far as one can wait."""
-        deep = _DEEP if self.n_iter > _LONG else _DEEPEST
-        return not self.line.tube and self.less.t == 0.0 and more.t < deep * self.line.size
+        """Whether no C is large enough, as far as one can wait, or as the last two ends foretell."""
+        if self.line.tube or self.less.t > 0.0:
+            return False
+        deep, before = _DEEP if self.n_iter > _LONG else _DEEPEST, self.before
+        if before is not None and before.t > more.t and more.t < _LATE * self.line.size:
+            slope = math.log(before.share / more.share) / math.log(before.t / more.t)
+            far = math.log(more.t / (_NEVER * self.line.size))
+            return more.t < deep * self.line.size or math.log(more.share / self.nu) > slope * far
+        return more.t < deep * self.line.size
