@@ -131,7 +131,7 @@ def test_a_factor_leaves_out_rows_that_depend_on_others(seed):
 
 def face_of(it):
     """The free variables off their kinks, and their factor."""
-    m = _crowd_sets_jit._face(it.piece, it.booth)
+    m = _crowd_sets_jit._face(it.piece, it.booth.rows)
     m = _crowd_sets_jit.grown(it.matrices.double, it.matrices.size[0], it.booth.rows, 0, m, it.booth.factor)
     it.booth.inside[it.booth.rows[:m]] = 1
     it.booth.one[:m] = 1.0

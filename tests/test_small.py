@@ -517,6 +517,9 @@ def test_there_are_no_more_steps_than_allowed(most):
     assert batch.tasks.told[0, pieces.STEPS] == most
 
 
+apart = getattr(_shares_jit.sides_apart, "py_func", _shares_jit.sides_apart)  # compiled code hands no arrays to Python
+
+
 def sides(K, values, beta):
     """Two variables above zero in a box of size 1, over a matrix of their own; the other lanes have no variable."""
     floats, rows = np.zeros((4, LANES), np.float32), np.zeros((3, LANES), np.float32)
@@ -527,33 +530,32 @@ def sides(K, values, beta):
     desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2), *face)
     work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, np.zeros(2), np.ones(2))
     work.diagonal[:2] = K.diagonal()
-    _shares_jit._sides_apart(work, desk)
-    return work, desk, pieces.Copied(K, np.array([[0, 2]]), np.arange(2), np.zeros(2), slot, filled)
+    return work, apart(work, desk), desk, pieces.Copied(K, np.array([[0, 2]]), np.arange(2), np.zeros(2), slot, filled)
 
 
 def test_a_negative_curvature_ends_at_a_bound_and_is_told():
-    work, desk, source = sides(np.array([[0.0, 2.0], [2.0, 0.0]]), [1.0, 0.0], np.array([0.25, 0.5]))
-    steps, bits = _shares_jit.steps_on_sides(work, desk, 1e-3, 1, source)
+    work, below, _, source = sides(np.array([[0.0, 2.0], [2.0, 0.0]]), [1.0, 0.0], np.array([0.25, 0.5]))
+    steps, bits = _shares_jit.steps_on_sides(work, below, 1e-3, 1, source)
     assert (steps, bits) == (1, block_pieces.NONCONVEX)
     assert work.beta.tolist() == [0.75, 0.0]
 
 
 def test_where_nothing_can_be_gained_no_step_is_taken():
-    work, desk, source = sides(np.eye(2), [0.5, 0.5], np.array([0.25, 0.5]))
-    assert _shares_jit.steps_on_sides(work, desk, -1.0, 5, source) == (0, 0)
+    work, below, _, source = sides(np.eye(2), [0.5, 0.5], np.array([0.25, 0.5]))
+    assert _shares_jit.steps_on_sides(work, below, -1.0, 5, source) == (0, 0)
 
 
 @pytest.mark.skipif(not DISABLED, reason="numpy's largest value of some with NaN is NaN, that of instructions is any")
 def test_a_partner_that_is_no_variable_ends_the_steps():
-    work, desk, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
+    work, below, _, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
     work.diagonal[5] = np.nan
-    assert _shares_jit.steps_on_sides(work, desk, 1e-3, 5, source) == (0, 0)
+    assert _shares_jit.steps_on_sides(work, below, 1e-3, 5, source) == (0, 0)
 
 
 def face(K, beta, lower, upper, diag=0.0):
     """Variables over a matrix of their own, with room for a step of those that are free."""
     n = len(beta)
-    work, desk, source = sides(K[:2, :2], [0.0, 0.0], np.zeros(2))
+    work, _, desk, source = sides(K[:2, :2], [0.0, 0.0], np.zeros(2))
     work = work._replace(beta=beta.copy(), lower=lower, upper=upper)
     dual = pieces.Dual(np.zeros(n), np.full(n, diag), 0.0, np.zeros(n), np.zeros(pieces.TOLD))
     return work, desk, source._replace(gram=K, point=np.arange(n)), dual

@@ -106,26 +106,18 @@ def _factors(y, folds, fold, weights, classes):
 @jit
 def open_task(crowd, column, fold, c, lower, upper):
     """Write the linear term and the boxes of a task; of fold -1, which leaves nobody out. In place: c, lower, upper."""
-    cost = crowd.cost
     y, folds = crowd.values[column], crowd.folds[min(column, crowd.folds.shape[0] - 1)]
     weights = crowd.weights[min(column, crowd.weights.shape[0] - 1)]
     factors = crowd.factors[min(column, crowd.factors.shape[0] - 1)]
-    minus, plus = factors[0], factors[1]
+    minus, plus, labels = factors[0], factors[1], crowd.labels
     if plus < 0.0:
         minus, plus = _factors(y, folds, fold, weights, -plus)
-    minus, plus = minus * cost, plus * cost
-    if crowd.labels:
-        for t in range(c.shape[0]):
-            w = weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
-            c[t] = y[t]
-            lower[t] = w * minus * fmin(y[t], 0.0)
-            upper[t] = w * plus * fmax(y[t], 0.0)
-    else:
-        for t in range(c.shape[0]):
-            w = cost * weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
-            c[t] = y[t]
-            lower[t] = -w
-            upper[t] = w
+    minus, plus = minus * crowd.cost, plus * crowd.cost
+    for t in range(c.shape[0]):
+        w = weights[t] * ((folds[t] != fold) & (folds[t] >= 0))
+        c[t] = y[t]
+        lower[t] = w * minus * (fmin(y[t], 0.0) if labels else -1.0)
+        upper[t] = w * plus * (fmax(y[t], 0.0) if labels else 1.0)
 
 
 @jit
@@ -295,8 +287,7 @@ def _begin_group(matrices, others, apart, crowd, booth, inverse, begin, count, s
 @jit
 def _nearest(crowd, piece, task, bias):
     """The least distance of a decision value out of fold from the threshold."""
-    column, near = task // crowd.n_folds, BIG
-    folds, fold = crowd.folds[min(column, crowd.folds.shape[0] - 1)], task % crowd.n_folds
+    folds, fold, near = crowd.folds[min(task // crowd.n_folds, crowd.folds.shape[0] - 1)], task % crowd.n_folds, BIG
     for t in range(piece.beta.shape[0]):
         near = fmin(near, abs(piece.c[t] - piece.v[t] + bias) if folds[t] == fold else BIG)
     return near
@@ -319,17 +310,17 @@ def _ended(matrices, crowd, booth, tol, certain, task, g, harvest):
     """Judge member g by its residual, polish it where it misses the tolerance, and gather. In place: booth, harvest."""
     piece, told = task_of(booth, g, crowd.epsilon), harvest.told[task]
     told[STEPS], told[ROUNDS], told[MOVES], told[TURNS] = booth.steps[g], 1.0, 0.0, booth.turns[g]
-    high, low, bias = extremes(piece)
-    if high - low > tol:
-        polished(matrices, crowd.epsilon, booth, g, tol, told)
+    for goal in (tol, SHARP):
         high, low, bias = extremes(piece)
-    if certain and tol > SHARP and high - low > SHARP:
-        if _nearest(crowd, piece, task, bias) <= SURE * (high - low):
-            polished(matrices, crowd.epsilon, booth, g, SHARP, told)
+        if high - low > goal:
+            polished(matrices, crowd.epsilon, booth, g, goal, told)
             high, low, bias = extremes(piece)
+        violation = max(high - low, 0.0)
+        if not (certain and violation > SHARP and _nearest(crowd, piece, task, bias) <= SURE * violation):
+            break
     gap, primal = gap_of(piece, bias)
-    told[VIOLATION], told[GAP], told[PRIMAL], told[BIAS] = max(high - low, 0.0), gap, primal, bias
     _gather(crowd, piece, task, bias, harvest)
+    told[VIOLATION], told[GAP], told[PRIMAL], told[BIAS] = violation, gap, primal, bias
 
 
 @jit

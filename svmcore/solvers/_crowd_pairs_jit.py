@@ -98,15 +98,12 @@ def _goes_on(piece, at, stop, most):
 def _stepped(matrices, piece, j, at, stop, most):
     """One pair step with partner j. Returns where the task is then, and whether it has ended. In place: piece."""
     i, high, low, steps = at
-    step = 0.0
-    if j < piece.beta.shape[0]:
-        step = _length(matrices, piece, i, j, high)
-    if not step > 0.0:
-        return at, True
-    _move(piece, i, j, step)
-    i, high, low = update_pair(piece.values, matrices.single, i, j, np.float32(step), piece.rise, piece.fall)
-    at = i, high, low, steps + 1
-    return at, not _goes_on(piece, at, stop, most)
+    step = _length(matrices, piece, i, j, high) if j < piece.beta.shape[0] else 0.0
+    if step > 0.0:
+        _move(piece, i, j, step)
+        i, high, low = update_pair(piece.values, matrices.single, i, j, np.float32(step), piece.rise, piece.fall)
+        at = i, high, low, steps + 1
+    return at, not (step > 0.0 and _goes_on(piece, at, stop, most))
 
 
 @jit

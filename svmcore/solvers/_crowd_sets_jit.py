@@ -219,12 +219,11 @@ def _first_stop(piece, booth, count, length):
 
 
 @jit
-def _face(piece, booth):
-    """Collect the variables that are free, off their kinks. Returns their number. In place: rows, inside."""
+def _face(piece, rows):
+    """Collect the variables that are free, off their kinks. Returns their number. In place: rows."""
     m = 0
     for t in range(piece.beta.shape[0]):
-        booth.inside[t] = 0
-        booth.rows[m] = t
+        rows[m] = t
         m += (piece.lower[t] < piece.beta[t] < piece.upper[t]) and piece.beta[t] != 0.0
     return m
 
@@ -236,7 +235,9 @@ def on_faces(matrices, piece, booth, tol, most):
     Returns the number of moves. In place: beta, v, and room.
     """
     double, factor, rows, inside = matrices.double, booth.factor, booth.rows, booth.inside
-    m, moves, settled = grown(double, matrices.size[0], rows, 0, _face(piece, booth), factor), 0, False
+    m, moves, settled = grown(double, matrices.size[0], rows, 0, _face(piece, rows), factor), 0, False
+    for t in range(piece.beta.shape[0]):
+        inside[t] = 0
     for k in range(m):
         inside[rows[k]] = 1
     while m > 0 and moves < most:
@@ -380,12 +381,11 @@ def by_inverse(matrices, piece, booth, fresh):
 
 @jit
 def keep_face(matrices, piece, booth, whole):
-    """Factor the face of the machine of all rows of a column, whose boxes are those of `piece`. In place: kept room."""
-    m, rows = 0, booth.kept_rows
+    """Factor the face of the machine of all rows of a column, in its boxes. In place: beta, and kept room."""
+    rows = booth.kept_rows
     for t in range(whole.shape[0]):
-        rows[m] = t
-        m += (piece.lower[t] < whole[t] < piece.upper[t]) and whole[t] != 0.0
-    m = grown(matrices.double, matrices.size[0], rows, 0, m, booth.kept)
+        piece.beta[t] = whole[t]
+    m = grown(matrices.double, matrices.size[0], rows, 0, _face(piece, rows), booth.kept)
     for k in range(m):
         booth.kept_one[k] = 1.0
     solved(booth.kept, m, booth.kept_one)
@@ -437,7 +437,7 @@ def withdrawn(matrices, piece, booth, whole):
 
     Returns SAME where no multiplier leaves, so that this is the answer; MOVED; or STUCK, which is no feasible point.
     """
-    gone, m, amount = -1, booth.kept_rows[whole.shape[0]], 0.0
+    gone, m = -1, booth.kept_rows[whole.shape[0]]
     for t in range(whole.shape[0]):
         piece.beta[t] = whole[t]
         leaves = (whole[t] != 0.0) & (piece.lower[t] == piece.upper[t])

@@ -9,8 +9,19 @@ import numpy as np
 from svmcore._types import FloatArray
 from svmcore.compiler.jit import jit
 from svmcore.simd.passes import best_partner, update_pair
-from svmcore.simd.vector import BIG_32
-from svmcore.solvers._block_jit import CONCAVE, INNER_TOL, NOISE, NONCONVEX, RELAX, TAU, row_of
+from svmcore.simd.vector import BIG, BIG_32
+from svmcore.solvers._block_jit import (
+    CONCAVE,
+    INNER_TOL,
+    NOISE,
+    NONCONVEX,
+    RELAX,
+    TAU,
+    WorkingSet,
+    _move,
+    row_of,
+    start_masks,
+)
 from svmcore.solvers._ends_jit import bias_of, ends_of, middle_of, worth_of
 from svmcore.solvers._small_jit import (
     ABOVE,
@@ -66,29 +77,28 @@ class Own(NamedTuple):
 
 
 @jit
-def _masks_of_side(work, t, above, rise, fall):
-    """Whether variable t may move with the variables of one side. In place: rise, fall."""
-    own = (work.upper[t] > 0.0) == above
-    rise[t] = 0.0 if own and work.beta[t] < work.upper[t] else -BIG_32
-    fall[t] = 0.0 if own and work.beta[t] > work.lower[t] else BIG_32
+def sides_apart(work, desk):
+    """Leave the working set to the variables above zero. Returns another one of the same vectors, for those below.
+
+    In place: the masks of both, and the padding of values.
+    """
+    size = work.values.shape[0]
+    below = WorkingSet(
+        work.gram, 1.0, work.diagonal, work.values, desk.rise_below[:size], desk.fall_below[:size], work.beta, work.lower,
+        work.upper,
+    )  # fmt: skip
+    start_masks(work)
+    start_masks(below)
+    for t in range(work.beta.shape[0]):
+        if work.upper[t] > 0.0:
+            below.rise[t], below.fall[t] = -BIG_32, BIG_32
+        else:
+            work.rise[t], work.fall[t] = -BIG_32, BIG_32
+    return below
 
 
 @jit
-def _sides_apart(work, desk):
-    """Set the masks of both sides. Padding can neither grow nor shrink. In place: masks, and the padding of values."""
-    for above in (True, False):
-        rise, fall = (work.rise, work.fall) if above else (desk.rise_below, desk.fall_below)
-        for t in range(work.values.shape[0]):
-            rise[t] = -BIG_32
-            fall[t] = BIG_32
-        for t in range(work.beta.shape[0]):
-            _masks_of_side(work, t, above, rise, fall)
-    for t in range(work.beta.shape[0], work.values.shape[0]):
-        work.values[t] = 0.0
-
-
-@jit
-def steps_on_sides(work, desk, stop, most, source):
+def steps_on_sides(work, below, stop, most, source):
     """`pair_steps` where both variables of a pair are above zero, or both below: each side keeps its sum.
 
     Returns (steps, bits). In place: beta, values, masks.
@@ -97,34 +107,26 @@ def steps_on_sides(work, desk, stop, most, source):
     row_i, row_j, step, steps, bits = 0, 0, 0.0, 0, 0
     while True:
         i, high, low = update_pair(values, gram, row_i, row_j, step, work.rise, work.fall)
-        k, high_below, low_below = update_pair(
-            values, gram, 0, 0, 0.0, desk.rise_below[: values.shape[0]], desk.fall_below[: values.shape[0]]
-        )
-        above = high - low >= high_below - low_below
-        if not above:
-            i, high, low = k, high_below, low_below
+        k, high_below, low_below = update_pair(values, gram, 0, 0, 0.0, below.rise, below.fall)
+        own = work
+        if high_below - low_below > high - low:
+            own, i, high, low = below, k, high_below, low_below
         if not high - low > stop or steps >= most or i >= beta.shape[0]:
             break
         row_i = row_of(work, None, source, source, i)
-        fall = work.fall if above else desk.fall_below[: values.shape[0]]
-        j = best_partner(values, gram, row_i, 1.0, i, work.diagonal, TAU, fall)
+        j = best_partner(values, gram, row_i, 1.0, i, work.diagonal, TAU, own.fall)
         if j >= beta.shape[0]:
             break
         scale = np.float64(work.diagonal[i]) + np.float64(work.diagonal[j])
         curvature = scale - 2.0 * np.float64(gram[row_i, j])
         if curvature < -CONCAVE * scale:
             bits = NONCONVEX
-        room_i, room_j = work.upper[i] - beta[i], beta[j] - work.lower[j]
-        move = RELAX * (np.float64(values[i]) - np.float64(values[j])) / max(curvature, TAU)
-        move = min(move, min(room_i, room_j)) if bits == 0 else min(room_i, room_j)
+        move = RELAX * (np.float64(values[i]) - np.float64(values[j])) / max(curvature, TAU) if bits == 0 else BIG
+        move = min(move, min(work.upper[i] - beta[i], beta[j] - work.lower[j]))
         if move <= 0.0:
             break
-        beta[i] = work.upper[i] if move >= room_i else beta[i] + move
-        beta[j] = work.lower[j] if move >= room_j else beta[j] - move
-        for t in (i, j):
-            _masks_of_side(
-                work, t, above, work.rise if above else desk.rise_below, work.fall if above else desk.fall_below
-            )
+        _move(own, i, move)
+        _move(own, j, -move)
         row_j = row_of(work, None, source, source, j)
         step = np.float32(move)
         steps += 1
@@ -155,9 +157,8 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
                 continue
         for t in range(m):
             work.values[t] = v[t] - (above if work.upper[t] > 0.0 else below)
-        _sides_apart(work, desk)
         stop = max(INNER_TOL * tol, NOISE * violation)
-        taken, bits = steps_on_sides(work, desk, stop, min(CRAWL * m, most - steps), source)
+        taken, bits = steps_on_sides(work, sides_apart(work, desk), stop, min(CRAWL * m, most - steps), source)
         steps += taken
         crawls = taken == CRAWL * m
         rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
