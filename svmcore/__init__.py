@@ -70,9 +70,10 @@ if _typing.TYPE_CHECKING:
     from svmcore.path.result import Path, StepCurve
     from svmcore.solvers import CallablePackage
     from svmcore.train.certificates import certificate, duality_gap, kkt_violation
-    from svmcore.train.classes import Machines, train_classes
+    from svmcore.train.classes import train_classes
     from svmcore.train.functions import train_one_class, train_svc, train_svr
     from svmcore.train.gp import GPSolution, gp_regression
+    from svmcore.train.machines import Machines
     from svmcore.train.many import train_many
     from svmcore.trials.exemplars import Exemplars, exemplars
     from svmcore.trials.folded import ManyFolds, cross_val_many
@@ -88,7 +89,8 @@ _NAMES = {
     "svmcore._control": "WorkProgress",
     "svmcore.models.audit": "Audit verify",
     "svmcore.train.certificates": "certificate duality_gap kkt_violation",
-    "svmcore.train.classes": "Machines train_classes",
+    "svmcore.train.classes": "train_classes",
+    "svmcore.train.machines": "Machines",
     "svmcore.cv": "PathCV cv_path",
     "svmcore.data": "load_data save_data",
     "svmcore.models.files": "load",

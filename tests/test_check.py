@@ -16,7 +16,7 @@ from scipy import sparse
 import svmcore
 from svmcore import _errors
 from svmcore.base.threads import one_blas_thread
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 3.0], [3.0, 2.0]])
 Y = [0, 0, 1, 1]
@@ -343,7 +343,7 @@ def test_errors_show_their_public_names():
 def test_labels_are_places_among_their_sorted_values(kind, values):
     y = np.random.default_rng(0).choice(np.array(values).astype(kind), 40)
     if len(set(y.tolist())) > 1:
-        codes, classes = border.label_codes(y, 40)
+        codes, classes = labelling.label_codes(y, 40)
         np.testing.assert_array_equal(classes, np.unique(y))
         np.testing.assert_array_equal(classes[codes], y)
         assert classes.dtype == y.dtype

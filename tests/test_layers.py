@@ -109,7 +109,14 @@ LAYERS: dict[str, set[str]] = {
     "training": {"train"},
     "on top of training": {"train.certificates", "models.incremental", "models.leave_out"},
     "the path": {"path"},
-    "several classes": {"train.ballot", "train.between", "train.classes", "train.heads", "train.many"},
+    "several classes": {
+        "train.ballot",
+        "train.between",
+        "train.classes",
+        "train.machines",
+        "train.heads",
+        "train.many",
+    },
     "model selection": {"cv", "trials"},
     "scikit-learn's interface": {"estimators"},
     "pictures": {"plots"},
@@ -123,7 +130,7 @@ LAYERS: dict[str, set[str]] = {
 DOORS = {
     ("models.solution", "models.incremental"),  # Solution.add and remove
     ("models.solution", "models.libsvm"),  # save(format="models.libsvm")
-    ("train.classes", "models.libsvm"),
+    ("train.machines", "models.libsvm"),
     ("models.solution", "plots.machine"),  # Solution.plot
     ("path.result", "plots.paths"),  # Path.plot
     ("cv.result", "plots.cv"),  # PathCV.plot

@@ -21,7 +21,7 @@ from svmcore.data import Table
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
-    from svmcore.train.classes import Machines
+    from svmcore.train.machines import Machines
 
 
 def train(args: argparse.Namespace) -> int:

@@ -66,10 +66,10 @@ def _together(args: argparse.Namespace, table: Table, machine: Any, codes: Any, 
     if args.solver != "auto" or args.time_limit is not None or args.cache_mb is not None or not machine.converged:
         return None
     from svmcore.cv import left_out
-    from svmcore.problem import border
+    from svmcore.problem import border, labelling
 
     wanted = problem_of(args, table).get("class_weight")
-    factors = border.class_factors(wanted, machine.classes, codes, None)
+    factors = labelling.class_factors(wanted, machine.classes, codes, None)
     rows = left_out.DealtRows(machine.columns.apply(table.X), codes, factors[codes], owner)
     costs = [border.cost(args.C)] * len(which.parts)
     nus = None if args.nu is None else [args.nu] * len(which.parts)

@@ -29,7 +29,7 @@ from svmcore.path.family import data_of
 from svmcore.path.headway import STALLED
 from svmcore.path.problem import Data, idle_sides
 from svmcore.path.result import Path, decisions, hats
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
 from svmcore.problem.division import Division, Sides
@@ -122,7 +122,7 @@ class Study(NamedTuple):
             return weights
         codes = self.codes[rows]
         if isinstance(factors, str):
-            factors = border.class_factors(factors, self.classes, codes, weights)
+            factors = labelling.class_factors(factors, self.classes, codes, weights)
         return np.asarray(factors[codes] if weights is None else factors[codes] * weights)
 
     def problem(self, gamma: Any, rows: IntArray, part: Sides) -> Problem:

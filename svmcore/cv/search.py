@@ -23,7 +23,7 @@ from svmcore.cv.progress import CVProgress, SharedProgress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
 from svmcore.path.data import row_keys
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 from svmcore.problem.columns import names_of
 from svmcore.problem.division import STRATEGIES
 from svmcore.problem.intercept import by_size, wanted
@@ -157,7 +157,7 @@ def _study(
     scored = weights if border.flag("weight_score", weighing.score) else None
     factors = weighing.class_weight
     if goal.loss in (HINGE, ONE_CLASS):
-        codes, classes = border.class_codes(y, X.shape[0], trained)
+        codes, classes = labelling.class_codes(y, X.shape[0], trained)
     else:
         codes, classes = np.zeros(X.shape[0], dtype=np.int64), np.zeros(1)
         goal = goal._replace(target=_own(border.vector(y, "y", X.shape[0])))
@@ -167,7 +167,7 @@ def _study(
         if classes.size != 2:
             raise InputError(f"loss={ONE_CLASS!r} validates on rows of two classes, and y holds {classes.size}")
         form = {**form, "fit_intercept": False}
-    checked = None if factors is None else border.class_factors(factors, classes, codes, trained)
+    checked = None if factors is None else labelling.class_factors(factors, classes, codes, trained)
     which = divided(goal, classes.size, strategy)
     by_fold = factors if isinstance(factors, str) else checked  # "balanced" depends on the training rows
     keys, numbers = np.unique(row_keys(X, codes if goal.target is None else goal.target), return_inverse=True)

@@ -61,10 +61,10 @@ def data_writer(name: str, X: Any, y: Any, feature_names: Any, label_name: str) 
     if end not in (*SVMLIGHT, *ARROW, ".csv", ".tsv", ".npz") or (packed in _PACKED and end in (*ARROW, ".npz")):
         known = ".svm, .csv, .npz, .parquet, .feather, and .gz, .bz2 or .xz behind the first two"
         raise InputError(f"{name}: the end of the name says no format; it can be {known}")
-    from svmcore.problem import border  # loads the compiler
+    from svmcore.problem import border, labelling  # loads the compiler
 
     X = border.features(X)
-    labels = None if y is None else border.label_array(y)
+    labels = None if y is None else labelling.label_array(y)
     if labels is not None and labels.shape != (X.shape[0],):
         raise InputError(f"y has shape {labels.shape}, and X has {X.shape[0]} rows; it needs one label per row")
     names = None if feature_names is None else [str(title) for title in feature_names]

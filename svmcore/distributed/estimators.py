@@ -23,9 +23,9 @@ from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._fitted import Fitted, Shown
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 from svmcore.problem.division import division
-from svmcore.train.classes import Machines
+from svmcore.train.machines import Machines
 
 _NEEDS = {
     "coef_": "needs the linear kernel",
@@ -168,7 +168,7 @@ class _PartsClassifier(sk.ClassifierMixin, _PartsEstimator):  # type: ignore[mis
         A sigmoid for each machine (Platt); of several classes those of the pairs are coupled. The values of all rows
         come to this process: some 10,000 rows are enough.
         """
-        y = border.label_array(entered(y, "y"), "y").reshape(-1)
+        y = labelling.label_array(entered(y, "y"), "y").reshape(-1)
         values = np.stack([entered(each.decision_function(X), "X") for each in self.solutions_], axis=1)
         if len(y) != len(values):
             raise InputError(f"X has {len(values)} rows and y {len(y)}; give one label a row")

@@ -19,7 +19,7 @@ from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, Kernel
 from svmcore.base.door import entered
 from svmcore.kernel.points import is_sparse
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 
 BLOCK = 1 << 16  # rows that a pass looks at together, a multiple of LANES
 _BLOCK, _LEAST_ROWS = 1 << 17, 1 << 10  # numbers of a block whose moments are taken, and rows at least
@@ -106,7 +106,7 @@ def checked(source: Any, kind: str) -> Piece:
     n = X.shape[0]
     if y is None:
         raise InputError(f"{name} has no labels; give y, or the name of their column as label=")
-    y = border.vector(y, f"y of {name}", n) if kind == REGRESSION else border.label_array(y, f"y of {name}")
+    y = border.vector(y, f"y of {name}", n) if kind == REGRESSION else labelling.label_array(y, f"y of {name}")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y.reshape(-1)
     if y.ndim != 1 or len(y) != n:

@@ -17,7 +17,7 @@ from svmcore.distributed.ledger import Ledger
 from svmcore.distributed.parts import CLASSIFICATION, REGRESSION, Assignment, Whole, summary, together
 from svmcore.distributed.sums import Standing
 from svmcore.models.solution import Terms
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 
 ENGINES = ("serial", "threads", "dask")
@@ -90,7 +90,7 @@ def _labels(whole: Whole, class_weight: Any, several: bool) -> tuple[Any, tuple[
         raise InputError(
             f"all samples of class {gone} have weight zero; every class needs a sample with positive weight"
         )
-    factors = border.class_factors(class_weight, labels, np.arange(len(labels)), whole.counts)
+    factors = labelling.class_factors(class_weight, labels, np.arange(len(labels)), whole.counts)
     return labels, tuple(factors.tolist())
 
 

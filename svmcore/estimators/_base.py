@@ -21,10 +21,11 @@ from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._fitted import Fitted, count
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 from svmcore.problem.advice import LARGE_GAP
-from svmcore.train.classes import Machines, train_classes
+from svmcore.train.classes import train_classes
 from svmcore.train.functions import train_one_class, train_svc, train_svr
+from svmcore.train.machines import Machines
 
 _EVERY = 0.05  # seconds between two reports to callbacks
 # Up to _FEW rows are solved to rounding: to the tolerance _SHARP, where _PATIENCE steps reach it. That is left out where
@@ -227,7 +228,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
         if y.dtype.kind == "O":
             classes, codes = np.unique(y, return_inverse=True)
         else:
-            codes, classes = border.label_codes(y, n)
+            codes, classes = labelling.label_codes(y, n)
             if y.dtype.kind == "f" and (classes != np.round(classes)).any():
                 sk.check_classification_targets(y)
         if len(classes) > n // 2:  # scikit-learn warns that they may be numbers
@@ -432,7 +433,7 @@ def _trained(form: Trainer, data: TrainingData, words: dict[str, Any], strategy:
         return form.train(data.X, sample_weight=data.w, **words)  # type: ignore[no-any-return]
     if data.classes is None:
         return form.train(data.X, data.y, sample_weight=data.w, **words)  # type: ignore[no-any-return]
-    y = border.Coded(data.y, np.arange(len(data.classes)))
+    y = labelling.Coded(data.y, np.arange(len(data.classes)))
     if len(data.classes) > 2:
         return train_classes(data.X, y, sample_weight=data.w, strategy=strategy, **words)
     return form.train(data.X, y, sample_weight=data.w, **words)  # type: ignore[no-any-return]

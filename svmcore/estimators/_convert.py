@@ -19,7 +19,7 @@ from svmcore.models.solution import ONE_CLASS, Solution, Terms
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import division
-from svmcore.train.classes import Machines
+from svmcore.train.machines import Machines
 
 if TYPE_CHECKING:
     from svmcore.estimators._machine import Machine

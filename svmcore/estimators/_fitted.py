@@ -20,8 +20,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.models import solution
 from svmcore.models.solution import Solution
 from svmcore.problem.division import Division, division
-from svmcore.train import classes
-from svmcore.train.classes import Machines
+from svmcore.train.machines import Machines, assembled
 
 _ROUNDING = 1e-12  # the rounding of decision values, relative to the sum of their absolute terms
 _SHARP = 1e-10  # the largest KKT violation that counts as rounding
@@ -80,7 +79,7 @@ class Fitted:
         """What `plain` wrote."""
         arrays = state["arrays"]
         several = "n_machines" in arrays
-        found: Any = classes.assembled(arrays) if several else solution.assembled(arrays)
+        found: Any = assembled(arrays) if several else solution.assembled(arrays)
         machines = tuple(
             replace(one, n_threads=state["n_threads"]) for one in (found.machines if several else (found,))
         )

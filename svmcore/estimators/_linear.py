@@ -22,13 +22,13 @@ from svmcore.estimators._fitted import own
 from svmcore.estimators._machine import Labelled, Machine
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Terms
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import Sides, division
 from svmcore.train import heads
-from svmcore.train.classes import Machines
 from svmcore.train.forms import Training
 from svmcore.train.heads import Aim, Head, Selection
+from svmcore.train.machines import Machines
 
 # LIBLINEAR's tolerance is one of a gradient. With its default it comes to a relative gap of 1e-6, mostly.
 _GAP = 0.01  # share of the tolerance that the relative gap may be
@@ -202,7 +202,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMa
             )
         border.choice("multi_class", self.multi_class, ("ovr",))
         if data.w is not None and isinstance(self.class_weight, str):  # by weight, as LIBLINEAR's wrapper counts
-            return border.class_factors(self.class_weight, data.classes, data.y, data.w)
+            return labelling.class_factors(self.class_weight, data.classes, data.y, data.w)
         return super()._factors(data)
 
     @property

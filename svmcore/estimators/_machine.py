@@ -18,7 +18,7 @@ from svmcore.estimators import _update as update
 from svmcore.estimators._base import Estimator, Trainer, TrainingData
 from svmcore.estimators._fitted import Fitted, own
 from svmcore.kernel.points import is_sparse
-from svmcore.problem import border
+from svmcore.problem import labelling
 from svmcore.problem.division import Sides
 
 
@@ -197,7 +197,7 @@ class Labelled(Machine):
         classes : all classes there are, to be checked.
         """
         if classes is not None and (y is not None or "_fitted" in self.__dict__):
-            known = self.classes_ if "_fitted" in self.__dict__ else border.label_codes(np.ravel(y), np.size(y))[1]
+            known = self.classes_ if "_fitted" in self.__dict__ else labelling.label_codes(np.ravel(y), np.size(y))[1]
             if not np.array_equal(np.unique(classes), known):
                 missing = np.setdiff1d(np.unique(classes), known).tolist()
                 raise InputError(

@@ -22,8 +22,8 @@ from svmcore.models.incremental import positions
 from svmcore.models.solution import Solution
 from svmcore.problem import border
 from svmcore.problem.division import Sides
-from svmcore.train.classes import Machines
 from svmcore.train.forms import Training
+from svmcore.train.machines import Machines
 
 if TYPE_CHECKING:
     from svmcore.estimators._machine import Machine

@@ -19,11 +19,11 @@ from svmcore.kernel.matrix import kernel_product
 from svmcore.models.files import load, read_like
 from svmcore.models.solution import ONE_CLASS, Solution
 from svmcore.path.result import Path
-from svmcore.problem import border, formulations, measures
+from svmcore.problem import border, formulations, labelling, measures
 from svmcore.problem.certify import Certificate
 from svmcore.train.certificates import measured
-from svmcore.train.classes import Machines
 from svmcore.train.forms import Problem, one_class_problem, svc_problem, svr_problem
+from svmcore.train.machines import Machines
 
 _SLACK = 1.1  # a violation may be so many times the tolerance, because the file may have been rounded
 _ROUNDED = 1e-5  # an intercept may be off by this share of itself: older versions of LIBSVM write six digits
@@ -176,7 +176,7 @@ def data_of(data: Any, machine: Solution, wanted: Wanted) -> Table:
     X, y = data
     if machine.kernel.kind != KernelKind.PRECOMPUTED and not hasattr(X, "shape"):
         X = border.features(X)
-    return Table(X, None if y is None else border.label_array(y))
+    return Table(X, None if y is None else labelling.label_array(y))
 
 
 def _cases(model: Solution | Machines, table: Table, weights: FloatArray | None) -> list[_Case]:
@@ -282,7 +282,7 @@ def _terms(case: _Case, coef: FloatArray, sides: Any, extra: dict[str, Any]) -> 
             C = max(class_C.values())
         elif extra["class_weight"] is not None:
             codes = (sides > 0).astype(np.int64)
-            factors = border.class_factors(extra["class_weight"], machine.classes, codes, case.weights)
+            factors = labelling.class_factors(extra["class_weight"], machine.classes, codes, case.weights)
             class_C = {low: C * float(factors[0]), high: C * float(factors[1])}
         elif machine.terms.factors is not None and extra["C"] is None:
             class_C = {low: C * machine.terms.factors[0], high: C * machine.terms.factors[1]}

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from svmcore.cv import PathCV
     from svmcore.models.solution import Solution
     from svmcore.path.result import Path
-    from svmcore.train.classes import Machines
     from svmcore.train.gp import GPSolution
+    from svmcore.train.machines import Machines
 
 KINDS = {
     "solution": ("svmcore.models.solution", 3),
-    "classes": ("svmcore.train.classes", 2),
+    "classes": ("svmcore.train.machines", 2),
     "path": ("svmcore.path.solution", 4),
     "cv": ("svmcore.cv.files", 3),
     "gp": ("svmcore.train.gp", 1),

@@ -20,7 +20,7 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import stacked
 from svmcore.models.solution import Solution, to_format_of
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 from svmcore.solvers import _active_jit, _steps_jit
 from svmcore.solvers._active import ActiveSet
 from svmcore.solvers._contract import Crawl, SolverTask, landed
@@ -97,7 +97,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
         if solution.kind != "one class":
             raise InputError("y is missing: every new point needs a label or a target")
         y = np.ones(X.shape[0], dtype=np.int64)
-    labels = border.label_array(y).reshape(-1)
+    labels = labelling.label_array(y).reshape(-1)
     if len(labels) != X.shape[0]:
         raise InputError(f"y has {len(labels)} entries for {X.shape[0]} new points")
     if solution.classes is not None and not np.isin(labels, solution.classes).all():
@@ -112,7 +112,7 @@ def add(solution: Solution, X: Any, y: Any, sample_weight: Any = None) -> Soluti
         weights = np.concatenate([old, np.broadcast_to(new, (len(labels),))])
     larger = training._replace(
         X=stacked([training.X, to_format_of(X, training.X)]),
-        y=np.concatenate([border.label_array(training.y).reshape(-1), labels]),
+        y=np.concatenate([labelling.label_array(training.y).reshape(-1), labels]),
         form=training.form | {"sample_weight": weights},
     )
     n = training.X.shape[0]
@@ -160,7 +160,7 @@ def remove(solution: Solution, indices: Any) -> Solution:
     weights = _weights(training)
     smaller = training._replace(
         X=np.ascontiguousarray(training.X[np.ix_(keep, keep)]) if precomputed else training.X[keep],
-        y=border.label_array(training.y).reshape(-1)[keep],
+        y=labelling.label_array(training.y).reshape(-1)[keep],
         form=training.form | {"sample_weight": None if weights is None else weights[keep]},
     )
     return _changed(solution, smaller, keep)

@@ -19,7 +19,7 @@ from svmcore._types import DualQP, FloatArray, IntArray, Status
 from svmcore.base.threads import one_blas_thread
 from svmcore.models.incremental import active_set, finished, signed
 from svmcore.models.solution import Solution
-from svmcore.problem import border, formulations, measures
+from svmcore.problem import border, formulations, labelling, measures
 from svmcore.solvers import _active_jit
 from svmcore.solvers._active import ActiveSet
 from svmcore.solvers._contract import landed
@@ -189,7 +189,7 @@ def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArr
     if form.classes is None:
         return (values - np.asarray(y, dtype=np.float64).reshape(-1)) ** 2, values
     predictions = np.asarray(form.classes)[(values > 0).astype(int)]
-    return np.asarray(predictions != border.label_array(y).reshape(-1), dtype=np.float64), predictions
+    return np.asarray(predictions != labelling.label_array(y).reshape(-1), dtype=np.float64), predictions
 
 
 def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: PartControl) -> tuple[float, FloatArray]:

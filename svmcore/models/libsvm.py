@@ -26,7 +26,7 @@ from svmcore.data.writing import entries
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
-    from svmcore.train.classes import Machines
+    from svmcore.train.machines import Machines
 
 MAGIC = b"svm_type"
 TYPES = ("c_svc", "nu_svc", "one_class", "epsilon_svr", "nu_svr")
@@ -101,7 +101,7 @@ def read(name: str, stream: BinaryIO) -> Solution | Machines:
         own = learned[0] if learned[0] is None or sign > 0.0 else (learned[0][0], -learned[0][1])
         found = _solution(header, support, every, sign * coef[:, 0], -sign * float(rho[0]), np.sort(labels), terms, own)
         return replace(found, stats={"labels": labels.tolist()})
-    from svmcore.train.classes import Machines
+    from svmcore.train.machines import Machines
 
     ends = np.cumsum(counts)
     rows = [np.arange(end - count, end) for count, end in zip(counts, ends, strict=True)]
@@ -252,7 +252,7 @@ class _Text(NamedTuple):
 
 def write(file: Any, model: Solution | Machines) -> None:
     """Write a model of LIBSVM to a file of this name, or to a stream of bytes."""
-    from svmcore.train.classes import Machines
+    from svmcore.train.machines import Machines
 
     first = model.machines[0] if isinstance(model, Machines) else model
     _refuse(model, first)

@@ -22,7 +22,7 @@ from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.follower import Follower, dense
 from svmcore.path.loss_curve import distances, loss_curve
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 
 _ROUNDING = 1e-11  # a value of lambda f is known to this share of itself
 _ROOM = 4096  # changes of class that are written down at once
@@ -191,7 +191,7 @@ def _at_the_top(lam_f: FloatArray, flips: Flips) -> Any:
 
 
 def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
-    labels = border.label_array(y).reshape(-1)
+    labels = labelling.label_array(y).reshape(-1)
     if labels.size != n:
         raise InputError(f"y has {labels.size} labels for {n} rows of X; give one label per row")
     unknown = ~np.isin(labels, classes)

@@ -11,7 +11,7 @@ from svmcore._types import FloatArray, KernelKind
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
 from svmcore.plots.canvas import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, Dots, canvas, draw_plane, legend_above, short
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 
 _CELLS = 600  # values of a function over one feature
 _DOTS = 3000  # points drawn
@@ -46,7 +46,7 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
         X = border.features(X)
         X = X.toarray() if is_sparse(X) else X
         own = machine.columns.apply(X)  # the width is right, or the message says so
-        labels = None if y is None else border.label_array(y).reshape(-1)
+        labels = None if y is None else labelling.label_array(y).reshape(-1)
         if labels is not None and len(labels) != len(X):
             raise InputError(f"y holds {len(labels)} labels for {len(X)} points; give one for each")
         return X, labels, _supports(machine, own)
@@ -62,7 +62,7 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
         return raw, None if classes is None else classes[(machine.dual_coef > 0).astype(int)], support
     support[:] = False
     support[machine.support] = True
-    return raw, None if training.y is None else border.label_array(training.y).reshape(-1), support
+    return raw, None if training.y is None else labelling.label_array(training.y).reshape(-1), support
 
 
 def _supports(machine: Solution, X: Any) -> Any:

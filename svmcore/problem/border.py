@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError, NotEnoughMemoryError
-from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore._types import FloatArray, Kernel, KernelKind
 from svmcore.base.door import entered
 from svmcore.kernel.matrix import available_threads
 from svmcore.kernel.points import is_sparse
@@ -33,7 +33,6 @@ _CACHE_SHARE, _CACHE_LIMIT = 0.4, 4e9  # a cache takes at most this share of the
 _BLOCK = 1 << 13  # numbers that a pass over X looks at together
 LARGEST_DEGREE = 1000
 _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or numpy counts them among the integers
-MANY_CLASSES = 20  # more numbers than this are hardly classes
 
 
 class KernelSpec(NamedTuple):
@@ -441,131 +440,6 @@ def vector(values: Any, name: str, n: int) -> FloatArray:
     return array
 
 
-def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
-    """The values of an array in order, and their places where these are had without sorting: of few whole numbers, or two."""
-    kind = array.dtype.kind
-    if kind in "biuf" and len(array):
-        low, high = np.minimum.reduce(array), np.maximum.reduce(array)
-        if kind in "iu" and low >= 0 and high < len(array):  # somebody's numbers of classes
-            array = array.astype(np.int64)
-            counts = np.bincount(array)
-            (classes,) = counts.nonzero()
-            places = array if len(classes) == len(counts) else (np.cumsum(counts > 0) - 1)[array]
-            return classes.astype(low.dtype), places
-        if low < high and ((array == low) | (array == high)).all():
-            return np.array([low, high]), array == high
-    return np.unique(array), None
-
-
-def label_array(y: Any, name: str = "y") -> np.ndarray[Any, Any]:
-    """Labels as an array of strings or numbers where all of them are; object arrays of data frames become such."""
-    array = entered(y, name)
-    if array.dtype.kind == "T":  # numpy's strings of any length turn into nothing but objects
-        array = array.astype(object)
-    if array.dtype.kind != "O" or not array.size:
-        return array
-    kinds = set(map(type, array.flat))
-    for base, plain in ((str, str), ((bool, np.bool_), bool), (numbers.Integral, np.int64), (numbers.Real, np.float64)):
-        if all(issubclass(kind, base) for kind in kinds):
-            try:
-                return array.astype(plain)
-            except OverflowError:
-                return array
-    for row, value in enumerate(array.flat):
-        if is_missing(value):
-            raise InputError(f"{name} has no label at row {row} ({value!r}); every sample needs a label")
-    return array
-
-
-def _several(classes: np.ndarray[Any, Any]) -> InputError:
-    """What to do with more than two classes, or with numbers that are none."""
-    shown = ", ".join(str(value) for value in classes[:5].tolist()) + (", ..." if len(classes) > 5 else "")
-    if classes.dtype.kind == "f" and (classes != np.round(classes)).any():
-        return InputError(
-            f"y holds {len(classes)} different numbers ({shown}), not two classes; train_svr fits numbers"
-        )
-    numbers_too = (
-        "; to fit numbers use train_svr" if classes.dtype.kind in "iuf" and len(classes) > MANY_CLASSES else ""
-    )
-    return InputError(
-        f"y holds {len(classes)} classes ({shown}); this function separates two; train_classes and "
-        f"cv_path take several{numbers_too}"
-    )
-
-
-class Coded(NamedTuple):
-    """Labels that have been looked at: places among classes, each of which is there."""
-
-    codes: IntArray
-    classes: np.ndarray[Any, Any]
-
-
-def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
-    """Labels of two or more classes as places among the sorted classes, and these."""
-    if type(y) is Coded:
-        return y
-    array = label_array(y)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array.reshape(-1)
-    if array.ndim != 1 or len(array) != n:
-        raise InputError(f"y has shape {np.shape(y)} for {n} samples; give one label per sample")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        bad = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InputError(f"y contains {array[bad]} at row {bad}; every sample needs a label")
-    try:
-        classes, codes = _distinct(array)
-    except TypeError:
-        raise InputError("y mixes labels of different types that cannot be sorted; use one type") from None
-    if len(classes) < 2:
-        raise InputError(f"y holds one class only ({', '.join(map(str, classes.tolist()))}); a classifier needs two")
-    if codes is None:
-        plain = len(classes) == 2 and array.dtype.kind != "O"  # an object may be a tuple, which == takes apart
-        codes = array == classes[1] if plain else np.searchsorted(classes, array)
-    return codes.astype(np.int64, copy=False), classes
-
-
-def class_codes(y: Any, n: int, weights: FloatArray | None) -> tuple[IntArray, np.ndarray[Any, Any]]:
-    """As `label_codes`, for functions that take any number of classes: every class has weight, and numbers are classes."""
-    codes, classes = label_codes(y, n)
-    if type(y) is Coded and weights is None:
-        return codes, classes
-    kind, count = classes.dtype.kind, len(classes)
-    counted = kind in "iu" and (classes[0], classes[-1]) == (
-        0,
-        count - 1,
-    )  # without a gap: somebody's numbers of classes
-    if count > 2 and (
-        (kind == "f" and (classes != np.round(classes)).any())
-        or (kind in "iuf" and count > max(MANY_CLASSES, n // 2) and not counted)
-    ):
-        shown = ", ".join(str(value) for value in classes[:5].tolist())
-        raise InputError(
-            f"y holds {len(classes)} different numbers ({shown}, ...) in {n} rows, not classes; train_svr fits numbers. If "
-            "they are classes, give them as strings"
-        )
-    present = np.bincount(codes, weights=weights, minlength=len(classes))
-    if not present.all():
-        if len(classes) == 2:
-            raise InputError(
-                "all samples of one class have weight zero; both classes need a sample with positive weight"
-            )
-        gone = classes.tolist()[int(np.argmin(present))]
-        raise InputError(
-            f"all samples of class {gone!r} have weight zero; every class needs a sample with positive weight"
-        )
-    return codes, classes
-
-
-def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any, Any]]:
-    """Signs -1 and +1, and the two classes; the second of the sorted classes is +1. `kept` masks points with weight."""
-    codes, classes = label_codes(y, n)
-    if len(classes) > 2:
-        raise _several(classes)
-    if kept is not None and np.unique(codes[kept]).size < 2:
-        raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
-    return 2.0 * codes - 1.0, classes  # type: ignore[return-value]
-
-
 def sample_weights(values: Any, n: int) -> FloatArray | None:
     """Non-negative weights, or None. Weights whose squares underflow count as zero."""
     if values is None:
@@ -583,36 +457,6 @@ def sample_weights(values: Any, n: int) -> FloatArray | None:
             "the weights up, and C down"
         )
     return np.where(weights < SMALLEST_COST, 0.0, weights)
-
-
-def class_factors(values: Any, classes: Any, codes: IntArray, weights: FloatArray | None) -> FloatArray:
-    """One factor per class: from a mapping label -> weight, or "balanced" (n / (k n_class), weighted counts)."""
-    k = len(classes)
-    if values is None:
-        return np.ones(k)
-    if isinstance(values, str) and values == "balanced":
-        count = np.bincount(
-            codes, weights=weights, minlength=k
-        )  # one by one: weights of zero do not change the rounding
-        return np.asarray(count.sum() / (k * count), dtype=np.float64)
-    if not isinstance(values, Mapping):
-        raise InputError(f'class_weight={values!r} is not known; give "balanced" or a mapping from label to weight')
-    known = list(classes.tolist())
-    for label in values:
-        if label not in known:
-            shown = ", ".join(map(repr, known[:-1])) + f" and {known[-1]!r}"
-            raise InputError(f"class_weight names the label {label!r}, but y holds {shown}")
-    factors = [number(f"class_weight[{label!r}]", values.get(label, 1.0), low=0.0) for label in known]
-    if 0.0 in factors:
-        both = "both classes need" if k == 2 else "every class needs"
-        raise InputError(f"class_weight is 0 for a class; {both} a positive weight")
-    return np.array(factors)
-
-
-def class_weights(values: Any, classes: Any, signs: FloatArray, weights: FloatArray | None) -> FloatArray:
-    """One factor per sample of two classes."""
-    codes = (signs > 0).astype(np.int64)
-    return np.asarray(class_factors(values, classes, codes, weights)[codes])
 
 
 def cost(C: Any, name: str = "C", *, infinite: bool = True) -> float:

@@ -13,7 +13,7 @@ from svmcore._types import DualQP, FloatArray, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import ONE_CLASS, Terms
-from svmcore.problem import border, formulations
+from svmcore.problem import border, formulations, labelling
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns
@@ -124,8 +124,8 @@ def svc_problem(
     X, columns, spec, weights = _points_of(
         X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
     )
-    signs, classes = border.labels(y, X.shape[0], None if weights is None else weights > 0)
-    share = None if class_weight is None else border.class_weights(class_weight, classes, signs, weights)
+    signs, classes = labelling.labels(y, X.shape[0], None if weights is None else weights > 0)
+    share = None if class_weight is None else labelling.class_weights(class_weight, classes, signs, weights)
     costs = _costs(C, share, weights)
     if isinstance(costs, np.ndarray):
         demand_costs(costs, signs > 0.0, signs < 0.0)
@@ -133,7 +133,7 @@ def svc_problem(
     terms = Terms(C, loss, fixed_intercept=bias.fixed or None)
     if class_weight is not None:
         codes = (signs > 0).astype(np.int64)
-        terms = terms._replace(factors=tuple(border.class_factors(class_weight, classes, codes, weights).tolist()))
+        terms = terms._replace(factors=tuple(labelling.class_factors(class_weight, classes, codes, weights).tolist()))
     centre = centre_of(X, spec, qp) if like is None else like.centre
     return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
 

@@ -10,7 +10,7 @@ from svmcore._control import Callback
 from svmcore._errors import InputError, ScaleWarning, warn
 from svmcore._keywords import TOL, Gamma, KernelLike, SolverName, SolverOptions, Stopping, SVCLoss, SVRLoss, checked
 from svmcore.models.solution import Solution
-from svmcore.problem import advice, border
+from svmcore.problem import advice, border, labelling
 from svmcore.train.forms import Problem, Training, _worked_out, one_class_problem, svc_problem, svr_problem
 from svmcore.train.nu import nu_fit
 from svmcore.train.solve import Run, checked_run, control_of, fit
@@ -267,7 +267,7 @@ def _trained(problem: Problem, nu: Any, run: Run, control: Any, X: Any, y: Any, 
     """Solve a problem, or the one of its family that has this nu."""
     weights = form["sample_weight"]
     form = form | {"sample_weight": None if weights is None else np.array(weights)} | _worked_out(problem, form)
-    y = y.codes if type(y) is border.Coded else y
+    y = y.codes if type(y) is labelling.Coded else y
     training = Training(_own(problem.X, X), np.array(y), form, run.tol, problem.columns)
     if nu is None:
         return fit(problem, run, control, training)

@@ -21,7 +21,7 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, available_threads
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Later, Solution
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 from svmcore.problem.advice import LARGE_GAP
 from svmcore.problem.certify import Certificate
 from svmcore.problem.formulations import PINBALL, SVC_LOSSES, SVR_LOSSES
@@ -150,8 +150,8 @@ class _ManyTable(NamedTuple):
             try:
                 weights = border.sample_weights(self.weight(k), n)
                 if loss in SVC_LOSSES:
-                    signs, classes = border.labels(self.y(k), n, None if weights is None else weights > 0)
-                    border.class_weights(class_weight, classes, signs, weights)
+                    signs, classes = labelling.labels(self.y(k), n, None if weights is None else weights > 0)
+                    labelling.class_weights(class_weight, classes, signs, weights)
                 else:
                     border.vector(self.y(k), "y", n)
             except InputError as error:
@@ -233,12 +233,12 @@ def _together(
         values, classes, factors = [], [], []
         for k in own:
             if labels:
-                signs, both = border.labels(table.y(k), n)
+                signs, both = labelling.labels(table.y(k), n)
                 values.append(signs)
                 classes.append(both)
                 if form["class_weight"] is not None:
                     codes, weight = (signs > 0).astype(np.int64), weights[min(len(values), len(weights)) - 1]
-                    factors.append(border.class_factors(form["class_weight"], both, codes, weight))
+                    factors.append(labelling.class_factors(form["class_weight"], both, codes, weight))
             else:
                 values.append(border.vector(table.y(k), "y", n))
         tasks = crowd_of(

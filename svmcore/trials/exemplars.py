@@ -22,7 +22,7 @@ from svmcore.kernel.matrix import KernelMatrix, available_threads
 from svmcore.kernel.points import is_sparse, stacked
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Solution, Terms, to_format_of
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns
 from svmcore.simd.passes import TOGETHER
@@ -232,7 +232,7 @@ def _stage(Q: Any, problem: Any, C: float, weights: FloatArray | None, class_wei
         raise InputError(f"Q has {width} features, and X {X.shape[1]}; give as many")
     Q = to_format_of(columns.apply(Q), X)
     share = np.ones(n) if weights is None else weights
-    factors = border.class_factors(class_weight, _CLASSES, np.r_[1, np.zeros(n, np.int64)], np.r_[1.0, share])
+    factors = labelling.class_factors(class_weight, _CLASSES, np.r_[1, np.zeros(n, np.int64)], np.r_[1.0, share])
     linear = problem.spec.kernel.kind == KernelKind.LINEAR and not is_sparse(X)
     terms = Terms(C, "hinge", factors=tuple(factors.tolist()) if class_weight is not None else None)
     return _Stage(

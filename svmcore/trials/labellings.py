@@ -25,7 +25,7 @@ from svmcore.cv.trials import COUNTED, FoldNumbers, Judge, Plan, first_lack, jud
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import facts_of
 from svmcore.kernel.whole import whole_kernel
-from svmcore.problem import border
+from svmcore.problem import border, labelling
 from svmcore.simd.passes import TOGETHER
 from svmcore.solvers._crowd import (
     SLICE,
@@ -298,7 +298,7 @@ def learned(Y: Any, n: int, loss: str, weights: FloatArray | None) -> Learned:
     columns = values.reshape(n, -1).T
     if loss == "hinge":
         several = None if weights is None else np.tile(weights, len(columns))
-        codes, classes = border.class_codes(np.ascontiguousarray(columns).reshape(-1), columns.size, several)
+        codes, classes = labelling.class_codes(np.ascontiguousarray(columns).reshape(-1), columns.size, several)
         return Learned(codes.reshape(columns.shape), classes)
     for k, column in enumerate(columns):
         try:
@@ -439,7 +439,7 @@ def _factors(form: Wording, found: Learned) -> FloatArray:
         return np.ones(2)
     if isinstance(form.class_weight, str) and form.class_weight == "balanced":
         return np.full(len(found.classes), -float(len(found.classes)))
-    return border.class_factors(form.class_weight, found.classes, found.codes[0], None)
+    return labelling.class_factors(form.class_weight, found.classes, found.codes[0], None)
 
 
 def checked_matrices(gram: Any) -> Matrices:
