@@ -230,9 +230,11 @@ class Member(NamedTuple):
         place[self.train] = np.arange(size)
         coef, bias = np.zeros((C.size, len(paths), size)), np.empty((C.size, len(paths)))
         for j, (strand, path) in enumerate(zip(self.strands, paths, strict=True)):
-            beta, hat, divisor = hats(path, np.minimum(C, path.C_range[1]))
-            coef[:, j, place[strand.rows[path._data.groups.first]]] = beta / divisor[:, None]
-            bias[:, j] = hat / divisor
+            top, end = path._track.knot[[0, -1], 0]
+            lam = np.maximum(1.0 / C, end) if path._track.open_top else np.clip(1.0 / C, end, top)
+            beta, hat = hats(path, lam)
+            coef[:, j, place[strand.rows[path._data.groups.first]]] = beta / lam[:, None]
+            bias[:, j] = hat / lam
         out = np.empty((C.size, self.test.size, len(paths)))
         cross = Cross(data, X)
         support = np.flatnonzero(coef.any(axis=(0, 1)))

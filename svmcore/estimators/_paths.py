@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -200,6 +201,23 @@ class Chosen(KernelMachine):
         return least
 
 
+class _Probabilities:
+    """The calibrator of a machine, made when it is first asked for: many users want no probabilities."""
+
+    def __init__(self, cv: PathCV, method: str, C: float, machine: Any) -> None:
+        self._of = cv, method, C, machine
+
+    @cached_property
+    def _made(self) -> Any:
+        cv, *rest = self._of
+        return cv.calibrate(*rest)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._made, name)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class SVCPathCV(Classifier, Chosen):
     """Classification at the best C by exact cross-validation, with probabilities from the out-of-fold scores.
@@ -253,7 +271,7 @@ class SVCPathCV(Classifier, Chosen):
 
     def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)
-        self._calibrator = self.cv_.calibrate(self.calibration, self.best_C_, found)
+        self._calibrator = _Probabilities(self.cv_, self.calibration, self.best_C_, found)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

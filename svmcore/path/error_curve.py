@@ -52,7 +52,7 @@ class SignFollower(Follower):
     def __init__(self, path: Any, cross: Cross) -> None:
         super().__init__(path, cross)
         roots = cross.roots()
-        self.roots = np.zeros(cross.n) if roots is None else np.sqrt(roots**2 + self.offset)
+        self.roots = np.zeros(cross.n) if roots is None else np.sqrt(roots**2 + self.offset) if self.offset else roots
         self.chord = np.ascontiguousarray(self.track.chord)
         ends = np.ones(self.at.size, dtype=np.bool_) if roots is None else self.chord[:, 0] == 0.0
         ends[[0, -1]] = True

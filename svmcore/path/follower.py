@@ -86,13 +86,14 @@ class Follower:
         if ends is not None:
             place = int(np.searchsorted(ends, last, side="right")) - 1
             last = int(ends[place] if ends[place] > first else ends[place + 1])
-        n = int(curve_jit.changing(self.replay, first, last, self.members))
-        members = variables = self.members[:n].copy()
-        if self.twins:  # both variables of a point have the same kernel values
-            members, self.replay.place[variables] = np.unique(variables % self.twins, return_inverse=True)
-        elif self.cross.few and 2 * n >= self.new.size:  # a matrix of all is read as it is
+        if self.cross.few:  # a matrix of all is read as it is
             members = variables = np.arange(self.new.size)
             self.replay.place[:] = members
+        else:
+            n = int(curve_jit.changing(self.replay, first, last, self.members))
+            members = variables = self.members[:n].copy()
+        if self.twins:  # both variables of a point have the same kernel values
+            members, self.replay.place[variables] = np.unique(variables % self.twins, return_inverse=True)
         most = 2 * int(track.offset[last + 1] - track.offset[first])
         most += int(track.knot_events[last] - track.knot_events[first])
         moves = curve_jit.Moves(

@@ -338,7 +338,8 @@ class Path(OfColumns):
 
     def _bias(self, C: Any) -> Any:
         """The intercept for the points and targets as the path sees them, which is after they were moved to their middle."""
-        _, bias, divisor = hats(self, C)
+        lam, _, _ = self._lambdas_of(C)
+        bias, divisor = hats(self, lam)[1], self._divisor(lam)
         return bias / divisor if np.ndim(C) else float(bias[0] / divisor[0])
 
     @overload
@@ -566,17 +567,16 @@ class Path(OfColumns):
         save_path(self, file)
 
 
-def hats(path: Path, C: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The variables, one row per C, the bias of f with what the kernel's offset adds, and what both are divided by."""
-    lam, _, _ = path._lambdas_of(C)
+def hats(path: Path, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The variables, one row per lambda, and the bias of f with what the kernel's offset adds."""
     beta, bias = path._hat(lam)
-    offset = path._data.spec.kernel.offset
-    return beta, bias + (0.0 if path._data.equality else offset * beta.sum(axis=1)), path._divisor(lam)
+    return beta, bias if path._data.equality else bias + path._data.spec.kernel.offset * beta.sum(axis=1)
 
 
 def decisions(path: Path, C: Any, cross: Cross) -> FloatArray:
     """f(x) of the rows of `cross`, one row per C."""
-    beta, bias, divisor = hats(path, C)
+    lam, _, _ = path._lambdas_of(C)
+    beta, bias = hats(path, lam)
     support = np.flatnonzero(np.any(beta != 0.0, axis=0))
     coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
     out = np.empty((bias.size, cross.n))
@@ -585,7 +585,7 @@ def decisions(path: Path, C: Any, cross: Cross) -> FloatArray:
         rows = np.arange(start, min(start + step, cross.n))
         out[:, rows] = coef @ cross.block(rows, columns).T
     out += bias[:, None]
-    out /= divisor[:, None]
+    out /= path._divisor(lam)[:, None]
     out += path._data.form.level
     return out
 
