@@ -412,6 +412,21 @@ def test_a_nu_below_what_small_overlapping_classes_allow_is_not_searched_for(mon
 
 
 @pytest.mark.compiled
+def test_a_nu_that_no_cost_will_reach_is_given_up_after_two_fits():
+    """Two costs and their shares foretell which cost would have share nu: larger ones than this crawl."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(800) % 2, 1, -1)
+    X = 3.0 * rng.normal(size=(800, 2)) + np.outer(y, [1.5, 0.0])
+    with pytest.warns(
+        svmcore.ConvergenceWarning, match=r"nu=0.3 is out of reach: the share is still 0\.6\d+ at C=800,"
+    ):
+        machine = svmcore.train_svc(X, y, nu=0.3, gamma=0.05)
+    assert machine.stats["fits"] == 2
+    assert machine.converged
+    assert machine.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
 def test_nu_of_a_narrow_hard_margin_is_exact_without_a_search(monkeypatch):
     monkeypatch.setattr("svmcore.train.nu._NuSearch", no_search)
     x = np.concatenate([-np.linspace(1e-3, 1.0, 20), np.linspace(1e-3, 1.0, 20)])
