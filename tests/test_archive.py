@@ -136,8 +136,7 @@ def test_kernels_have_names(kind):
 
 
 @pytest.mark.parametrize(
-    ("number", "name"),
-    list(enumerate(["linear", "poly", "sigmoid", "rbf", "laplacian", "precomputed"])),
+    ("number", "name"), list(enumerate(["linear", "poly", "sigmoid", "rbf", "laplacian", "precomputed"]))
 )
 def test_older_files_numbered_kernels(number, name):
     found = archive.read_kernel({"kernel": np.array([number, 0.25, -1.5, 4.0, 0.5])})

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from warned import quiet
 
 import svmcore
 from svmcore._types import Kernel, KernelKind, Status
@@ -122,8 +121,7 @@ def test_a_stretch_without_progress_is_a_crawl_and_too_many_of_them_never_end():
 @pytest.mark.parametrize("points", [[[0.0], [1.0], [0.0]], [[0.0], [2.0], [1.0]]], ids=["shared", "overlapping"])
 @pytest.mark.parametrize("kernel", ["linear"])
 def test_unbounded_hard_margin_says_so(points, kernel):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         solution = svmcore.train_svc(points, [-1, -1, 1], np.inf, kernel=kernel, solver="block", time_limit=600.0)
     assert solution.status is Status.UNBOUNDED
 

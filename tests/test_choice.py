@@ -83,8 +83,7 @@ def test_every_row_of_the_table(expected, problem):
 
 
 @pytest.mark.parametrize(
-    ("expected", "problem"),
-    [(NEWTON, {}), (RESCUED_BLOCK, {"warm": True}), (RESCUED_SMO, {"n": auto.TINY})],
+    ("expected", "problem"), [(NEWTON, {}), (RESCUED_BLOCK, {"warm": True}), (RESCUED_SMO, {"n": auto.TINY})]
 )
 def test_sparse_points_are_made_dense_only_where_they_fill_little_memory(expected, problem, monkeypatch):
     qp, K, warm = problem_of(sparse=True, **problem)
@@ -206,12 +205,7 @@ def test_a_start_is_used_or_refused_as_the_solver_declares(solver):
     X = rng.normal(size=(40, 2))
     X[:, 0] += np.where(X[:, 0] > 0, 1.0, -1.0)
     y = np.where(X[:, 0] > 0, 1, -1)
-    options = {
-        "kernel": "rbf",
-        "fit_intercept": can.equality,
-        "solver": solver,
-        "tol": 1e-6,
-    }
+    options = {"kernel": "rbf", "fit_intercept": can.equality, "solver": solver, "tol": 1e-6}
     options["loss"] = "hinge" if can.finite_bounds else "squared_hinge"
     cold = svmcore.train_svc(X, y, 2.0, **options)
     try:

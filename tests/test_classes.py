@@ -247,10 +247,7 @@ def test_machines_in_few_calls_are_those_of_the_solver(kernel, strategy, engine,
     np.testing.assert_allclose(quick.decision_function(X), slow.decision_function(X), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [{"loss": "squared_hinge"}, {"stopping": "gap"}, {"callback": lambda _: False}],
-)
+@pytest.mark.parametrize("words", [{"loss": "squared_hinge"}, {"stopping": "gap"}, {"callback": lambda _: False}])
 def test_pairs_with_other_words_are_for_the_solver(words, monkeypatch):
     X, y = clouds(90)
     asked = asked_of_the_solver(monkeypatch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import signal
 import time
-import warnings
 from typing import Any, get_args
 
 import numpy as np
@@ -13,6 +12,7 @@ import oracle
 import pytest
 from refusals import refused
 from strategies import Case, coefficients
+from warned import quiet
 
 import svmcore
 from svmcore._keywords import Stopping
@@ -347,7 +347,6 @@ def test_a_large_gap_is_told_in_one_text_so_that_a_search_hears_it_once():
 
 def test_features_of_different_scale_are_named_when_the_fit_stalls():
     Z = X * [1.0, 1e4, 1.0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        with pytest.warns(svmcore.ScaleWarning, match="feature 1 spreads .* times wider than feature"):
-            svmcore.train_svc(Z, LABELS, 10.0, kernel="linear", tol=1e-9, max_iter=100)
+    told = pytest.warns(svmcore.ScaleWarning, match="feature 1 spreads .* times wider than feature")
+    with quiet(svmcore.ConvergenceWarning), told:
+        svmcore.train_svc(Z, LABELS, 10.0, kernel="linear", tol=1e-9, max_iter=100)

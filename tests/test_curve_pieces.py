@@ -180,10 +180,7 @@ def test_rows_far_from_zero_are_not_looked_at_and_unknown_chords_clear_nobody():
     changes = curve_jit.Changes(np.empty(9), np.empty(9, np.int64), np.empty(9, np.bool_))
     assert curve_jit.sign_changes(
         here, joined, NONE, moves, NONE, first, K, roots, 1e-11, tile_for(K), changes, out
-    ) == (
-        0,
-        0,
-    )
+    ) == (0, 0)
     here.chord[2] = np.inf  # between the second and the third end
     roots[0] = 0.0  # no number times infinity
     with np.errstate(invalid="ignore"):  # of which plain Python would warn

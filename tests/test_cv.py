@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from kept import parts_of
 from refusals import refused
 from scipy import sparse
+from warned import quiet
 
 import svmcore
 
@@ -36,8 +36,7 @@ def fit(X, y, fold, C, cv, weights=None, **problem):
     own = None if weights is None else weights[fold.train]
     precomputed = problem.get("kernel") == "precomputed"
     part = X[np.ix_(fold.train, fold.train)] if precomputed else X[fold.train]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         machine = svmcore.train_svc(part, y[fold.train], C, sample_weight=own, tol=TIGHT, **problem)
     own = np.ones(len(fold.train)) if own is None else own
     limit = C * own * strategies.class_factors(strategies.Case(part, y[fold.train], problem), own)
@@ -512,8 +511,7 @@ def test_any_problem_agrees_with_brute_force(problem):
     alive = np.ones(len(case.y), dtype=bool) if weights is None else weights > 0
     assume(min(np.sum(alive & (case.y == label)) for label in (-1.0, 1.0)) > 2 * k)  # every fold has both classes
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        with quiet(svmcore.ConvergenceWarning):
             cv = svmcore.cv_path(
                 case.X,
                 case.y,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from warned import quiet
 
 import svmcore
 from svmcore.cv.curves import Decisions
@@ -37,8 +36,7 @@ def free(machine, C, factor) -> bool:
 def brute_force(X, y, cv, C, fold, weights, **problem):
     """The error of a fold, the share of undecided rows; None where an intercept is not unique."""
     own = None if weights is None else weights[fold.train]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         machines = svmcore.train_classes(
             X[fold.train], y[fold.train], C, strategy=cv._study.division.strategy, sample_weight=own, tol=1e-9,
             **{**problem, "gamma": cv.best_gamma} if cv.best_gamma is not None else problem,

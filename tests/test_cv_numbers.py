@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 import strategies
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from warned import quiet
 
 import svmcore
 
@@ -35,8 +34,7 @@ def waves(n: int = 80, d: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 def residuals(X, y, fold, C, weights=None, **problem):
     """Of a machine trained to a tight tolerance; and whether its intercept is the only one."""
     own = None if weights is None else weights[fold.train]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         machine = svmcore.train_svr(X[fold.train], y[fold.train], C, tol=TIGHT, sample_weight=own, **problem)
     tau = problem.get("tau", 0.5)
     most = C * (np.ones(len(fold.train)) if own is None else own)
@@ -223,8 +221,7 @@ def test_any_regression_agrees_with_brute_force(X, seed, loss, linear):
     y = rng.integers(-3, 4, len(X)).astype(float) if seed % 2 else rng.normal(size=len(X))
     assume(np.ptp(y) > 0.0)
     kernel = {"kernel": "linear"} if linear else {"gamma": 0.7}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         cv = svmcore.cv_path(
             X, y, loss=loss, score="squared_error", cv=2, random_state=seed, C_max=10.0, **LOSSES[loss], **kernel
         )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 import time
-import warnings
 
 import numpy as np
 import pytest
 from refusals import refused
 from scipy.sparse import coo_matrix
+from warned import quiet
 
 import svmcore
 from svmcore.distributed import scan
@@ -233,8 +233,7 @@ OTHER_WORDS = (
 @pytest.mark.parametrize("form", [DaskSVC, DaskLinearSVC, DaskSVR])
 def test_the_checks_of_scikit_learn_pass(form):
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         found = checks.check_estimator(form(tol=1e-9), on_skip=None, on_fail=None)
     failed = {check["check_name"] for check in found if check["status"] == "failed"}
     assert failed - set(OTHER_WORDS) == set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import warnings
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from kept import parts_of
 from refusals import refused
 from scipy.sparse import csr_matrix
 from test_distributed_linear import _by_class, _empty_and_unequal, _twice
+from warned import quiet
 
 import svmcore
 from svmcore._types import Kernel, KernelKind
@@ -112,8 +112,7 @@ def test_small_problems_with_ties(n, parts, C, working_set, seed):
     X = rng.integers(-1, 2, (n, 2)).astype(float)
     y = rng.integers(0, 2, n)
     y[:2] = 0, 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)  # a gap above 1 %: C = 1,000 at this tolerance
+    with quiet(svmcore.ConvergenceWarning):  # a gap above 1 %: C = 1,000 at this tolerance
         ours = train_svc(X, y, C=C, parts=parts, working_set=working_set, gamma=0.5)
     ref = svmcore.train_svc(X, y, C=C, tol=1e-8, gamma=0.5)
     assert ours.kkt_violation <= 1e-3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-import warnings
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
+from warned import quiet
 
 import svmcore
 from svmcore import distributed, estimators
@@ -260,9 +260,7 @@ def of_estimators():
 @pytest.mark.parametrize("entries", [of_functions, of_answers, of_words, of_estimators], ids=lambda made: made.__name__)
 def test_what_is_no_real_number_comes_in_nowhere(entries, spoil):
     let_in, unclear = [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        warnings.simplefilter("ignore", svmcore.ScaleWarning)
+    with quiet(svmcore.ConvergenceWarning, svmcore.ScaleWarning):
         table = entries()
         for name, (ask, good) in table.items():
             bad = spoil(np.asarray(good))
@@ -288,9 +286,7 @@ WORDS = (
 def test_good_arrays_come_in_everywhere(monkeypatch, tmp_path):
     """Or what the other test sees refused would say nothing."""
     monkeypatch.chdir(tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        warnings.simplefilter("ignore", svmcore.ScaleWarning)
+    with quiet(svmcore.ConvergenceWarning, svmcore.ScaleWarning):
         for table in (of_functions(), of_answers(), of_words(), of_estimators()):
             for ask, good in table.values():
                 ask(good)

@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import check_estimator
+from warned import heard, quiet
 
 import svmcore
 from svmcore import estimators
@@ -236,8 +237,7 @@ def test_a_class_for_every_row(kind):
     with pytest.warns(UserWarning, match="greater than 50%"):
         machine = svmcore.SVC(C=10.0).fit(points, labels)
     assert np.array_equal(machine.predict(points), labels)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         peer = svm.SVC(C=10.0, tol=1e-8).fit(points, labels)
     assert np.array_equal(machine.classes_, peer.classes_)
     assert np.allclose(machine.decision_function(points), peer.decision_function(points), atol=1e-5)
@@ -351,8 +351,7 @@ def test_many_machines_of_scikit_learn_take_further_rows():
 def test_a_warning_is_of_both_kinds_and_points_at_the_caller():
     from sklearn.exceptions import ConvergenceWarning
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         machine = svmcore.SVC(max_iter=1).fit(X, TWO)
     (warning,) = caught
     assert issubclass(warning.category, ConvergenceWarning)
@@ -393,8 +392,7 @@ def test_linear_classifiers_are_those_of_liblinear(loss, more, y):
     C = 0.1
     ours = svmcore.LinearSVC(loss=loss, C=C, tol=1e-10, **more).fit(X, y, WEIGHTS)
     how = {"tol": 1e-12, "max_iter": 20_000, "dual": loss == "hinge", "random_state": 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # at such a tolerance theirs stops by its limit only
+    with quiet():  # at such a tolerance theirs stops by its limit only
         theirs = svm.LinearSVC(loss=loss, C=C, **how, **more).fit(X, y, WEIGHTS)
     assert ours.converged_
     assert ours.coef_.shape == theirs.coef_.shape
@@ -417,8 +415,7 @@ def test_linear_classifiers_are_those_of_liblinear(loss, more, y):
 @pytest.mark.parametrize("loss", ["epsilon_insensitive", "squared_epsilon_insensitive"])
 def test_linear_regressions_are_those_of_liblinear(loss):
     ours = svmcore.LinearSVR(loss=loss, C=0.5, epsilon=0.2, tol=1e-10).fit(X, NUMBERS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         theirs = svm.LinearSVR(loss=loss, C=0.5, epsilon=0.2, tol=1e-12, max_iter=20_000, random_state=0).fit(
             X, NUMBERS
         )

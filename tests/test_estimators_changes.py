@@ -307,9 +307,7 @@ def test_sparse_rows_come_back_from_a_file():
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "y"),
-    [STORED[0], ("SVC", {}, THREE), *PATHS[3:5], PATHS[6], PATHS[8], PATHS[0]],
-    ids=str,
+    ("name", "params", "y"), [STORED[0], ("SVC", {}, THREE), *PATHS[3:5], PATHS[6], PATHS[8], PATHS[0]], ids=str
 )
 @pytest.mark.filterwarnings("ignore:the score still falls")
 def test_pickles_of_the_first_version_are_read(name, params, y):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
+from warned import heard, quiet
 
 import svmcore
 from svmcore.cv.calibration import models_of
@@ -170,8 +170,7 @@ def test_rare_classes_and_weights_of_zero():
 
 
 def test_folds_say_nothing_of_their_own():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         svmcore.NuSVC(probability=True, nu=0.9, random_state=0).fit(X, X[:, 0] > 0.8)
     kinds = [warning.category for warning in caught]
     assert kinds.count(FutureWarning) == 1
@@ -179,16 +178,14 @@ def test_folds_say_nothing_of_their_own():
 
 
 def test_no_time_is_left_for_folds():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         machine = svmcore.SVC(probability=True, time_limit=1e-9).fit(np.tile(X, (5, 1)), np.tile(TWO, 5))
     assert np.isfinite(machine.predict_proba(X)).all()
 
 
 @pytest.mark.parametrize("strategy", ["ovo", "ovr"])
 @pytest.mark.parametrize(
-    ("kind", "kernel"),
-    [("NuSVC", "rbf"), ("SVC", "rbf"), ("SVC", "linear"), ("SVC", "poly"), ("SVC", "precomputed")],
+    ("kind", "kernel"), [("NuSVC", "rbf"), ("SVC", "rbf"), ("SVC", "linear"), ("SVC", "poly"), ("SVC", "precomputed")]
 )
 def test_machines_over_one_matrix_are_those_that_are_trained_one_by_one(kind, kernel, strategy, monkeypatch):
     points = X @ X.T if kernel == "precomputed" else X + 3.0

@@ -24,14 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from scipy import sparse
+from warned import quiet
 
 import svmcore
 from svmcore.cli.machines import _kind
 
-pytestmark = [
-    pytest.mark.once,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and limits of memory"),
-]
+pytestmark = [pytest.mark.once, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and limits of memory")]
 
 COUNT, NIGHT = 500, 100_000
 ROOM = (
@@ -88,8 +86,7 @@ def made(folder: Path) -> dict[str, Format]:
     words = np.array(["a", "b, c"])[(Y > 0).astype(int)]
     light, table = data("svm", X, Y, folder), data("csv", X, words, folder)
     archives = [data("npz", X, Y, folder), data("npz", S, Y, folder)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         machines = [
             svmcore.train_svc(X, Y, gamma=0.5), svmcore.train_svc(S, words, kernel="linear", standardize=True),
             svmcore.train_svr(X, X[:, 0], kernel="poly"), svmcore.train_classes(X, three, gamma=0.5),
@@ -202,8 +199,7 @@ def limited(form: Format, seeds: range, name: str, out: Any) -> None:
 def in_a_child(form: Format, seeds: range, folder: Path) -> list[str]:
     """The lines of `limited`, from a process that may die."""
     report = folder / "report"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads, which a copy of a process does not have
+    with quiet():  # of threads, which a copy of a process does not have
         child = os.fork()
     if child == 0:
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-import warnings
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 from refusals import refused
+from warned import heard
 
 import svmcore
 from svmcore import _keywords, solvers
@@ -170,8 +170,7 @@ def test_ends_that_contradict_are_refused(ends, message):
     ],
 )
 def test_a_warning_points_at_the_line_of_the_caller(call):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         call()
     assert {warning.filename for warning in caught} == {__file__}
     assert all(issubclass(warning.category, svmcore.ConvergenceWarning) for warning in caught)

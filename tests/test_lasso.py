@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import oracle_linear as oracle
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
+from warned import heard, quiet
 
 import svmcore
 from svmcore._types import Status
@@ -97,8 +97,7 @@ def test_classifiers_have_liblinears_objective(shape, C, kind):
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.7)
     y = np.argmax(X[:, :5] @ rng.normal(size=(5, k)) + rng.normal(size=(n, k)), axis=1)
     machine = svmcore.LinearSVC(penalty="l1", C=C, tol=1e-8, intercept_scaling=2.0).fit(rows_of(X, kind), y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         theirs = svm.LinearSVC(penalty="l1", dual=False, C=C, tol=1e-8, max_iter=3000, intercept_scaling=2.0,
                                random_state=0).fit(X, y)  # fmt: skip
     assert machine.converged_
@@ -182,8 +181,7 @@ def test_any_cost_and_any_scale_ends_with_a_gap_or_a_warning(kind, scales, C):
     X = rng.normal(size=(120, 7)) * 10.0 ** np.linspace(-scales, scales, 7)
     y = rng.integers(0, 3, 120)
     X[:, 2], X[:, 3], X[7] = 3.0, 0.0, 0.0
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         machine = svmcore.LinearSVC(penalty="l1", C=C).fit(rows_of(X, kind), y)
     assert np.isfinite(machine.coef_).all()
     gaps = [one.relative_gap for one in machine._fitted.machines]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import oracle_linear as oracle
 import pytest
 from scipy import sparse
+from warned import heard
 
 import svmcore
 
@@ -38,8 +37,7 @@ def test_any_cost_and_any_scale_ends_with_a_gap_or_a_warning(way, kind, scales, 
     for loss in SVC + SVR:
         words = {"loss": loss, "C": C, "max_iter": 200} | ({"epsilon": 0.2} if loss in SVR else {})
         y = t if loss in SVR else np.digitize(t, np.quantile(t, [0.3, 0.6]))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with heard() as caught:
             machine = getattr(svmcore, "LinearSVR" if loss in SVR else "LinearSVC")(**words).fit(X, y)
         found = machine._fitted.machines
         assert np.isfinite(machine.coef_).all()

@@ -18,11 +18,7 @@ from svmcore.solvers import _near_jit as jit
 
 pytestmark = pytest.mark.home
 
-KERNELS = {
-    KernelKind.RBF: (0.5, 0.0),
-    KernelKind.LAPLACIAN: (0.4, 0.0),
-    KernelKind.POLY: (0.1, 1.0),
-}
+KERNELS = {KernelKind.RBF: (0.5, 0.0), KernelKind.LAPLACIAN: (0.4, 0.0), KernelKind.POLY: (0.1, 1.0)}
 
 
 def points(n, k=3, seed=7):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import numpy as np
 import oracle_linear as oracle
 import pytest
 from scipy import sparse
+from warned import quiet
 
 import svmcore
 from svmcore._types import Status
@@ -121,8 +121,7 @@ def test_estimators_of_few_rows_end_where_the_oracle_ends(seed, loss, C):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_objective_is_that_of_another_solver(seed, intercept, loss):
     X, y, C, words = problem(seed, loss, many=not DISABLED)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         other = fit(X, y, C, words, intercept, solver="smo", tol=1e-10, time_limit=20.0)
         for rows in (X, sparse.csr_matrix(X)):
             found = fit(rows, y, C, words, intercept, solver="newton", tol=1e-7)
@@ -168,8 +167,7 @@ def test_every_way_to_a_linear_classifier_has_liblinears_objective(shape, loss):
     assert machine.converged_
     found = machine._fitted.machines
     assert {one.solver for one in found} == {"coordinate" if shape == "sparse-wide" else "newton"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         theirs = svm.LinearSVC(loss=loss, tol=1e-10, max_iter=20_000, dual=loss == "hinge", random_state=0, C=C)
         theirs.fit(rows, y)
     for row, one in enumerate(found):
@@ -203,8 +201,7 @@ def test_the_default_gap_is_no_worse_than_liblinears(shape, C):
     for loss in CLASSES:
         machine = svmcore.LinearSVC(loss=loss, C=C).fit(rows, y)
         exact = svmcore.LinearSVC(loss=loss, C=C, tol=1e-9).fit(rows, y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             theirs = svm.LinearSVC(loss=loss, C=C, random_state=0).fit(rows, y)
         for row, one in enumerate(machine._fitted.machines):
             least = objective(exact, rows, y, row, loss, C)
@@ -315,8 +312,7 @@ def test_without_a_factor_the_next_way_is_gone(monkeypatch):
     X, y = rows_and_classes(40, 3)
     expected = svmcore.LinearSVC().fit(X, y)
     monkeypatch.setattr("svmcore.solvers._newton_jit.factorise", lambda _: False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         machine = svmcore.LinearSVC().fit(X, y)
     assert machine.dual_gap_ >= expected.dual_gap_ - 1e-9
 
@@ -376,8 +372,7 @@ def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept):
         target = y + X[:, 0] / (1.0 + np.abs(X[:, 0])) if regression else y
         kind = "LinearSVR" if regression else "LinearSVC"
         dual = {"hinge": True, "epsilon_insensitive": True}.get(loss, False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             ours = getattr(svmcore, kind)(tol=1e-9 if dual else 1e-7, **words).fit(rows, target, weights)
             theirs = getattr(svm, kind)(tol=1e-10, max_iter=5000, dual=dual, random_state=0, **words)
             theirs.fit(X, target, weights)

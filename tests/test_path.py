@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 from scipy import sparse
+from warned import quiet
 
 from svmcore._errors import ConvergenceWarning, StoppedError
 from svmcore.kernel.rows import RowStore
@@ -88,8 +87,7 @@ def test_equals_train_svc(seed):
     X, y, kernel, weight, rng = random_problem(seed)
     path = svm_path(X, y, sample_weight=weight, **kernel)
     C = float(10.0 ** rng.uniform(-3, 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 1e-9 may lie below the limit of float64
+    with quiet(ConvergenceWarning):  # 1e-9 may lie below the limit of float64
         solution = train_svc(X, y, C, sample_weight=weight, tol=1e-9, max_iter=100_000, **kernel)
     assert path.objective(C) <= solution.objective + 1e-9 * abs(solution.objective)
     if solution.converged and solution.relative_gap < 1e-8:

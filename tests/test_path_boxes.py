@@ -107,11 +107,7 @@ def test_path_of_any_boxes_equals_the_rational_path(seed, tracker):
 @either_way
 @pytest.mark.parametrize(
     "seed",
-    [
-        100,
-        pytest.param(101, marks=[pytest.mark.ci, pytest.mark.compiled]),
-        pytest.param(102, marks=pytest.mark.slow),
-    ],
+    [100, pytest.param(101, marks=[pytest.mark.ci, pytest.mark.compiled]), pytest.param(102, marks=pytest.mark.slow)],
 )
 def test_path_of_eight_variables_equals_the_rational_path(seed, tracker):
     check_against_oracle(seed, 8 if seed > 100 else 7, tracker)

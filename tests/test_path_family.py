@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 import strategies
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from warned import quiet
 
 import svmcore
 
@@ -34,8 +33,7 @@ PATHS = {
 
 def fit(kind, X, y, C, numbers, **form):
     loss = {"loss": "pinball"} if kind in ("quantile", "median") else {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ScaleWarning)
+    with quiet(svmcore.ScaleWarning):
         return svmcore.train_svr(X, y, C, **numbers, **loss, **form, **TIGHT)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from warned import heard
 
 from svmcore._errors import ConvergenceWarning, MissingExtraError
 from svmcore.path.driver import svm_path
@@ -69,8 +69,7 @@ def test_twenty_thousand_hard_problems(block, noise):
     warned = 0
     for seed in range(1000 * block, 1000 * (block + 1)):
         X, y, kernel = nearly_singular(seed, noise)
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
+        with heard() as said:
             path = svm_path(X, y, **kernel)
         if noise and any(issubclass(warning.category, ConvergenceWarning) for warning in said):
             warned += 1

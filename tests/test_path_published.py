@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from refusals import refused
 from scipy.optimize import linprog
+from warned import heard, quiet
 
 from svmcore import ConvergenceWarning, InputError, PublishedOptions, svm_path
 from svmcore.base import highs
@@ -50,8 +50,7 @@ def integer_grid(seed, low=40, high=290):
 def ends_with_the_truth(X, y, mode, kernel, limit=60.0):
     """Follow the path; it must end in time, and either be exact or say how exact it is."""
     start = time.process_time()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         path = svm_path(X, y, factorization=mode, n_threads=1, **kernel)
     assert time.process_time() - start < limit
     assert path.ended == "done"
@@ -355,8 +354,7 @@ def test_without_check_and_refinement_what_the_start_leaves_stays():
     assert loose.stats["n_kkt"] == 0
     assert loose.ended == "done"
     assert loose.certify(np.geomspace(0.01, 1000.0, 60)).relative_gap > 1e-6
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet(ConvergenceWarning):
         checked = svm_path(
             X, y, gamma=0.5, factorization="qr", lambda_max=100.0, published=options._replace(check=True)
         )
@@ -369,8 +367,7 @@ def test_the_check_can_be_that_of_the_kkt_conditions_alone():
     options = PublishedOptions(start_tol=1e-6, backup_tol=1e-6, kkt_tol=1e-3, refine=False, increments=True)
     found = {}
     for gap_tol in (1e-8, np.inf):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with quiet(ConvergenceWarning):
             found[gap_tol] = svm_path(
                 X, y, gamma=0.5, factorization="qr", lambda_max=100.0, published=options._replace(gap_tol=gap_tol)
             ).stats
@@ -469,8 +466,7 @@ def test_a_long_last_stretch_keeps_the_digits_of_small_coefficients(mode):
 def test_a_path_from_a_huge_lambda_ends_where_it_was_asked_to(mode):
     """lambda is 1e60 at the start, where subtracting lambda_min changes nothing."""
     X = np.array([[-2.0], [1.0], [1.0], [-1.0], [0.0], [2.0], [-1.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet(ConvergenceWarning):
         path = svm_path(X, [-1, 1, -1, 1, 1, 1, -1], kernel="poly", gamma=1e15, degree=4, coef0=1.0, factorization=mode)
     assert 1.0 / path.lambdas[-1] <= 1e3 * (1.0 + 1e-9)
     assert np.isfinite(path.alpha(path.Cs)).all()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
+from warned import quiet
 
 import svmcore
 from svmcore import solvers
@@ -57,8 +56,7 @@ def test_a_step_of_the_library_is_the_explicit_projection(seed, larger):
         assert d[p] * (1.0 if state[p] == 0 else -1.0) > 0.0
     room = np.where(d > 0, C - alpha, alpha)[d != 0.0] / np.abs(d[d != 0.0])
     step = min(-(g @ d) / (d @ Q @ d), room.min())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         solution = svmcore.train_svc(
             X, y, C, gamma=1.0, solver="rosen", alpha0=alpha, max_iter=1, tol=1e-9, d_tol=1e9 if larger else 1e-12,
             face_steps=False,
@@ -74,8 +72,7 @@ def test_the_first_step_is_the_maximal_violating_pair():
     y = np.tile([1, -1], 10)
     first = {}
     for solver, options in {"rosen": {}, "smo": {"rule": "mvp", "shrinking": False}}.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             first[solver] = svmcore.train_svc(X, y, 1.0, solver=solver, max_iter=1, **options)
     np.testing.assert_allclose(first["rosen"].alpha, first["smo"].alpha, atol=1e-12)
 

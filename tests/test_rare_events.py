@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 from strategies import Case
+from warned import quiet
 
 import svmcore
 from svmcore._types import Kernel, KernelKind, Status
@@ -67,8 +66,7 @@ def test_a_hard_margin_that_nothing_separates_has_no_bound(solver, equality):
     if not can.infinite_bounds or not (can.equality if equality else can.no_equality):
         pytest.skip(f"{solver} does not do this")
     X = np.array([[0.0], [2.0], [1.0], [1.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         found = svmcore.train_svc(
             X, [-1, -1, 1, -1], np.inf, kernel="linear", solver=solver, fit_intercept=equality, time_limit=600.0
         )

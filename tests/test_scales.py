@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 from strategies import Case, coefficients
+from warned import heard, quiet
 
 import svmcore
 from svmcore._types import Status
@@ -68,8 +69,7 @@ def uncertainty(case: Case, gamma: float) -> np.ndarray:
 
 def check(case: Case, solver: str = "auto") -> Status:
     """Fit, within the time; what the answer claims holds in numpy, to within rounding."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         begun = time.process_time()
         train = svmcore.train_svr if case.regression else svmcore.train_svc
         found = train(case.X, case.y, **case.options, solver=solver)
@@ -109,8 +109,7 @@ def _compiled():
     for n in (20, 130, 400):
         X = rng.standard_normal((n, 3))
         for kernel in KERNELS:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with quiet():
                 svmcore.train_svc(X, np.arange(n) % 2, 1e5, kernel=kernel, max_iter=2000)
                 svmcore.train_svr(X, np.arange(n) % 2, 1e5, kernel=kernel, max_iter=2000)
 
@@ -171,9 +170,7 @@ def test_regression_where_rounding_is_as_large_as_the_tolerance(seed, monkeypatc
     case = columns_of_every_size(seed, 1e6)
     status = check(case)
     assert status is Status.CONVERGED or {interior, block, smo} <= set(ran)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
-        warnings.simplefilter("ignore", svmcore.ScaleWarning)
+    with quiet(svmcore.ConvergenceWarning, svmcore.ScaleWarning):
         assert case.fit().relative_gap <= 1e-3
 
 
@@ -488,8 +485,7 @@ COUNTS = np.floor(RNG.random(N) * 1.02) * 5.0
 
 
 def scale_warnings(X, train=svmcore.train_svc, **options) -> list[str]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with heard() as caught:
         train(X, LABELS[: X.shape[0]], **options)
     assert all(w.filename == __file__ for w in caught if w.category is svmcore.ScaleWarning)
     return [str(w.message) for w in caught if w.category is svmcore.ScaleWarning]

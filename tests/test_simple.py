@@ -18,10 +18,7 @@ def rows(case, quick=None):
     return [pytest.param(case, C, marks=marks if C in quick else slow, id=f"{case.data}, C={C:g}") for C in case.rows]
 
 
-@pytest.mark.parametrize(
-    ("case", "C"),
-    [*rows(SPIRALS), *rows(WBC), *rows(ADULT1, (1.0, 1000.0)), *rows(ADULT4, ())],
-)
+@pytest.mark.parametrize(("case", "C"), [*rows(SPIRALS), *rows(WBC), *rows(ADULT1, (1.0, 1000.0)), *rows(ADULT4, ())])
 def test_tables_digit_for_digit(data_set, case, C):
     if case is not SPIRALS:
         data_set(case.data)

@@ -27,11 +27,7 @@ from svmcore.train import nu
 pytestmark = pytest.mark.home
 
 N = 150
-KERNELS = {
-    KernelKind.RBF: (0.5, 0.0),
-    KernelKind.LAPLACIAN: (0.4, 0.0),
-    KernelKind.POLY: (0.3, 1.0),
-}
+KERNELS = {KernelKind.RBF: (0.5, 0.0), KernelKind.LAPLACIAN: (0.4, 0.0), KernelKind.POLY: (0.3, 1.0)}
 
 
 def problems(n=N):

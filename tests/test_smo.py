@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from warned import quiet
 
 import svmcore
 from svmcore import _smo_jit
@@ -348,8 +347,7 @@ def test_idle_sweeps_are_counted_in_a_row():
 @pytest.mark.parametrize("rule", smo.RULES)
 def test_classes_on_one_point_have_no_finite_hard_margin(rule):
     X, y = np.array([[0.0], [0.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0, -1.0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         found = svmcore.train_svc(X, y, np.inf, gamma=1.0, solver="smo", rule=rule)
     assert found.status is Status.UNBOUNDED
 
@@ -497,8 +495,7 @@ def test_sweeps_without_tolerance_look_at_bound_variables_too(stopping):
 @pytest.mark.parametrize("rule", smo.RULES)
 def test_sums_of_dual_variables_stay_zero_where_faces_are_singular(rule):
     x = np.random.default_rng(3).normal(size=(36, 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         found = svmcore.train_svr(
             x, np.sin(x.sum(axis=1)), 1e5, 0.1, gamma=3.0, solver="smo", rule=rule, tol=1e-3, time_limit=600.0
         )
@@ -531,8 +528,7 @@ def test_a_trace_longer_than_its_buffer_is_whole(monkeypatch):
 
 def test_idle_sweeps_end_the_simplified_rule():
     X, y = np.random.default_rng(4).normal(size=(12, 2)), np.arange(12) % 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         found = svmcore.train_svc(X, y, 1.0, solver="smo", rule="simplified", max_passes=1, tol=1e-6)
     patient = svmcore.train_svc(X, y, 1.0, solver="smo", rule="simplified", tol=1e-6)
     assert found.status in (Status.LIMITED, Status.CONVERGED)

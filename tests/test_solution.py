@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 from kept import packed, parts_of, stored
 from refusals import refused
 from scipy import sparse
+from warned import quiet
 
 import svmcore
 from svmcore.models import decision
@@ -34,8 +34,7 @@ LAYOUTS = {"dense": np.asarray, "csr": sparse.csr_matrix, "csc": sparse.csc_arra
 
 
 def train(layout: str = "dense", kernel: str = "rbf", **more) -> svmcore.Solution:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         return svmcore.train_svc(LAYOUTS[layout](X), Y, 2.0, kernel=kernel, **{**KERNELS.get(kernel, {}), **more})
 
 
@@ -72,8 +71,7 @@ def test_classes_are_those_of_exact_values_and_single_precision_finds_nearly_all
     points = rng.normal(size=(1500, width))
     labels = np.where(points[:, 0] + np.abs(points[:, 1]) > 0.5, 1, -1)
     options = {"gamma": 1.0 / width, "coef0": 0.2, "degree": 4} if kernel != "sigmoid" else {"gamma": 0.1 / width}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+    with quiet(svmcore.ConvergenceWarning):
         machine = svmcore.train_svc(points[:500], labels[:500], 10.0, kernel=kernel, **options)
     rows = points[500:]
     exact = machine.decision_function(rows)

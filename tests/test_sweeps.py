@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import warnings
 
 import numpy as np
 import oracle_linear as oracle
 import pytest
 from scipy import sparse
+from warned import quiet
 
 import svmcore
 from svmcore._types import Status
@@ -199,8 +199,7 @@ def test_nobody_has_a_lower_objective_than_liblinears_tightest(loss, intercept, 
         y = X @ rng.normal(size=X.shape[1]) + rng.normal(size=n) if "epsilon" in loss else y
         options = {"C": C, "loss": loss, "fit_intercept": intercept is not None, "intercept_scaling": intercept or 1.0}
         options |= {"epsilon": 0.2} if "epsilon" in loss else {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             theirs = getattr(svm, kind)(tol=1e-10, max_iter=5000, dual=dual, random_state=0, **options)
             theirs.fit(X, y, weights)
         ours = getattr(svmcore, kind)(tol=1e-9 if dual else 1e-7, max_iter=100_000, **options).fit(rows, y, weights)

@@ -133,11 +133,7 @@ def test_a_row_that_fails_says_so_and_the_others_stay(capsys):
         return [name, 1.0 / name, "exact"]
 
     rows = told("a table", [1, 0, 2], ["n", "1 / n", "verdict"], row)
-    assert rows == [
-        [1, 1.0, "exact"],
-        [0, None, "failed: ZeroDivisionError: no inverse"],
-        [2, 0.5, "exact"],
-    ]
+    assert rows == [[1, 1.0, "exact"], [0, None, "failed: ZeroDivisionError: no inverse"], [2, 0.5, "exact"]]
     assert [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()] == [
         f"a table: {n}" for n in (1, 0, 2)
     ]

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from checkouts import PROGRAM, ROOT, checkout, files, finish, finish_all, posix, start
 from refusals import refused
+from warned import heard, quiet
 
 import svmcore
 from svmcore.compiler import files as _files
@@ -234,8 +234,7 @@ def test_a_checkpoint_of_any_round_leads_to_the_same_answer(tmp_path, train, cou
     file = tmp_path / "run.npz"
     for k in range(count):
         file.unlink(missing_ok=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        with quiet(svmcore.ConvergenceWarning):
             train(X, y, **words, checkpoint=file, callback=lambda report, k=k: report.n_iter >= 1 + k % 5)
         if not file.exists():  # over before the first round was
             continue
@@ -269,8 +268,7 @@ def test_nu_at_its_ends_with_classes_of_different_size(seeds):
         mass = np.ones(n) if weights is None else weights
         most = 2.0 * min(mass[:few].sum(), mass[few:].sum()) / mass.sum()
         for nu in (most * (1.0 - 1e-6), most, most * 1.01, 0.5 * most, 1e-6, 1e-12, 1e-300):
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
+            with heard() as caught:
                 try:
                     found = svmcore.train_svc(X, y, nu=nu, sample_weight=weights)
                 except svmcore.InputError as error:
@@ -280,8 +278,7 @@ def test_nu_at_its_ends_with_classes_of_different_size(seeds):
             assert nu <= most * (1.0 + 1e-9)
             assert np.isfinite(found.intercept)
             assert caught or (found.converged and found.relative_gap < 0.05)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", svmcore.ConvergenceWarning)
+        with quiet(svmcore.ConvergenceWarning):
             for nu in (1.0, 1.0 / n, 1e-12):
                 assert np.isfinite(svmcore.train_one_class(X, nu=nu, sample_weight=weights).intercept)
 
