@@ -233,7 +233,7 @@ class Fitted:
     @property
     def n_iter(self) -> IntArray:
         """Iterations of each machine."""
-        return np.atleast_1d(self.found.n_iter).astype(np.int32)
+        return np.array(self.found.n_iter, dtype=np.int32, ndmin=1)
 
     @property
     def converged(self) -> bool:

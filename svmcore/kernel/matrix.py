@@ -88,6 +88,8 @@ class KernelMatrix:
             self.function = None
             self.X = gram
             self.kernel = kernel._replace(kind=int(KernelKind.PRECOMPUTED))
+        # whether values come from dense features
+        self.dense = self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED and not is_sparse(self.X)
         self._points: Points | None = None
         self.diagonal = self._diagonal()
         ones = facts_of(self.kernel).exponential  # and nothing else
@@ -102,11 +104,6 @@ class KernelMatrix:
     def computed(self) -> tuple[int, int]:
         """Values computed: by a solver, and for a certificate."""
         return (self.n**2, 0) if self.held else (self.n_evals, self.certificate_evals)
-
-    @property
-    def dense(self) -> bool:
-        """Whether values come from dense features."""
-        return self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED and not is_sparse(self.X)
 
     @property
     def points(self) -> Points:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.products import NEAR_FEATURES, call_kernel, demand_symmetry
 from svmcore.kernel.table import facts_of
@@ -46,9 +47,9 @@ def gram_of(K: KernelMatrix) -> FloatArray:
     facts, measure = facts_of(K.kernel), None
     if K.dense and (K.n <= _FEW if kind == KernelKind.LINEAR else _WIDE * K.n <= K.n_features):
         if facts.measure == "product":
-            measure = K.X @ K.X.T
+            measure = _products(K.X)
         elif kind == KernelKind.RBF and K.n_features >= NEAR_FEATURES:
-            products = K.X @ K.X.T
+            products = _products(K.X)
             measure = _distances(products) if K.near(products.diagonal()) else None
     if measure is not None:
         K.n_evals += K.n * K.n
@@ -59,6 +60,12 @@ def gram_of(K: KernelMatrix) -> FloatArray:
         return whole
     every = np.arange(K.n)
     return np.ascontiguousarray(K.block(every, every))
+
+
+@one_blas_thread
+def _products(X: FloatArray) -> FloatArray:
+    """x'z for all pairs."""
+    return X @ X.T
 
 
 def _distances(products: FloatArray) -> FloatArray:

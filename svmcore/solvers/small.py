@@ -180,8 +180,9 @@ _NO_FACE = _new_face()
 
 def spans_of(point: IntArray) -> IntArray:
     """The points of some variables as spans of neighbours."""
-    if point[-1] - point[0] == len(point) - 1 and (len(point) == 1 or bool((point[1:] > point[:-1]).all())):
-        return np.array([[point[0], point[-1] + 1]])
+    first, last = int(point[0]), int(point[-1])
+    if last - first == len(point) - 1 and np.logical_and.reduce(point[1:] > point[:-1]):
+        return np.array([[first, last + 1]])
     cuts = np.flatnonzero(point[1:] != point[:-1] + 1) + 1
     edges = [0, *cuts.tolist(), len(point)]
     return np.array([(point[a], point[b - 1] + 1) for a, b in itertools.pairwise(edges)])

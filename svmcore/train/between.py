@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from svmcore._control import Control
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
-from svmcore.base.threads import one_blas_thread, split
+from svmcore.base.threads import split
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
 from svmcore.kernel.tiles import DenseTiles, make_tiles
@@ -142,8 +142,7 @@ class OverMatrix:
         else:
             self.X = study.X[self.order]
             K = KernelMatrix(self.X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads)
-            with one_blas_thread:
-                self.gram = gram_of(K)
+            self.gram = gram_of(K)
 
     @functools.cached_property
     def mass(self) -> list[float]:

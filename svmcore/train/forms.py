@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from svmcore._errors import InputError
 from svmcore._types import DualQP, FloatArray, KernelKind
+from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import ONE_CLASS, Terms
@@ -48,7 +50,8 @@ class Problem(NamedTuple):
     def kernel_matrix(self, *, cache_bytes: int, n_threads: int) -> KernelMatrix:
         """The kernel matrix over the points."""
         spec = self.spec
-        return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
+        with nullcontext() if spec.function is None else one_blas_thread:
+            return KernelMatrix(self.points, spec.kernel, spec.function, cache_bytes=cache_bytes, n_threads=n_threads)
 
     def shift(self, K: KernelMatrix, beta: FloatArray) -> float:
         """What the dual's intercept lacks: the fixed one, or what the centre of the points adds to give that of X."""

@@ -288,6 +288,15 @@ def _chain(
     best = _at_once(qp, K, run, start, control)
     if best is not None:
         return best, 0.0
+    with one_blas_thread:
+        return _one_by_one(qp, K, run, start, control, warm=warm)
+
+
+def _one_by_one(
+    qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control, *, warm: bool
+) -> tuple[Reached, float]:
+    """`_chain` where there is more to do than can be done at once."""
+    best: Reached | None = None
     chain = auto.choose(qp, K, warm=warm) if run.solver == solvers.AUTO else (run.solver,)
     spent, ends = 0, set()
     for name in chain:
@@ -318,7 +327,7 @@ def fit(problem: Problem, run: Run, control: Control, training: Any = None, K: K
     qp = problem.qp
     start = _start(problem, run.alpha0)
     with control:  # to the end: a late Ctrl-C does not lose the answer
-        with one_blas_thread, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # An unbounded run may overflow. Its status says so.
             if K is None:
                 K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
