@@ -11,7 +11,7 @@ import pytest
 
 import svmcore
 from svmcore.base import highs as _highs
-from svmcore.base.highs import LinearProgram, solve_lp, solve_qp
+from svmcore.base.highs import LinearProgram, solve_qp
 
 HAS_HIGHSPY = _highs.highspy() is not None
 needs_highspy = pytest.mark.skipif(not HAS_HIGHSPY, reason="highspy is not installed")
@@ -30,21 +30,21 @@ INF = np.inf
 
 def test_lp_with_known_vertex():
     # max x + 2y, x + y <= 4, x + 3y <= 6, x, y >= 0 -> (3, 1)
-    got = solve_lp([-1.0, -2.0], [[1.0, 1.0], [1.0, 3.0]], -INF, [4.0, 6.0], 0.0, INF)
+    got = LinearProgram().solve([-1.0, -2.0], [[1.0, 1.0], [1.0, 3.0]], -INF, [4.0, 6.0], 0.0, INF)
     assert got.ok
     assert got.x == pytest.approx([3.0, 1.0], abs=1e-12)
     assert got.value == pytest.approx(-5.0, abs=1e-12)
 
 
 def test_lp_without_rows_and_free_columns():
-    got = solve_lp([1.0, 0.0], np.zeros((0, 2)), [], [], [-2.0, -INF], [5.0, INF])
+    got = LinearProgram().solve([1.0, 0.0], np.zeros((0, 2)), [], [], [-2.0, -INF], [5.0, INF])
     assert got.ok
     assert got.x[0] == -2.0
 
 
 def test_infeasible_and_unbounded_are_reported_not_raised():
-    assert not solve_lp([1.0], [[1.0]], 2.0, 3.0, 0.0, 1.0).ok
-    assert not solve_lp([-1.0], [[0.0]], -INF, 1.0, 0.0, INF).ok
+    assert not LinearProgram().solve([1.0], [[1.0]], 2.0, 3.0, 0.0, 1.0).ok
+    assert not LinearProgram().solve([-1.0], [[0.0]], -INF, 1.0, 0.0, INF).ok
 
 
 def test_which_of_many_solutions_is_taken(solver):
@@ -166,7 +166,7 @@ from svmcore.base import highs as _highs
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     for _ in range(2):
-        print(_highs.solve_lp([1.0], [[1.0]], 2.0, 3.0, 0.0, 9.0).x.tolist())
+        print(_highs.LinearProgram().solve([1.0], [[1.0]], 2.0, 3.0, 0.0, 9.0).x.tolist())
 print(*[f"{w.category.__name__}: {w.message}" for w in said], sep="\\n")
 """
 

@@ -28,12 +28,13 @@ _OF_OBJECTS = (
 
 def entered(values: Any, name: str) -> NDArray[Any]:
     """`values` as an array of numbers, strings or objects. ValueError or TypeError where they are no array at all."""
-    if type(values) is np.ndarray:
-        array = values
-    else:
-        array = _array(values, name)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with masked values; fill them in, or remove their rows, first")
+    array = np.asarray(values)
     if array.dtype.kind not in _PLAIN:
-        _refuse(array, name)
+        found = _of_objects(array) if array.dtype.kind == "O" else _REFUSED.get(array.dtype.kind)
+        if found is not None:
+            raise InputError(f"{name} holds {found}; {_INSTEAD[found]}")
     return array
 
 
@@ -45,22 +46,6 @@ def reals(values: Any, name: str) -> FloatArray:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{name} cannot be read as numbers ({error}); give real numbers") from None
-
-
-def _array(values: Any, name: str) -> NDArray[Any]:
-    """What a list, a frame or another library's array holds."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(f"{name} is a masked array with masked values; fill them in, or remove their rows, first")
-    return np.asarray(values)
-
-
-def _refuse(array: NDArray[Any], name: str) -> None:
-    """InputError for types that hold no real numbers; objects are looked at one by one."""
-    found = _REFUSED.get(array.dtype.kind)
-    if array.dtype.kind == "O":
-        found = _of_objects(array)
-    if found is not None:
-        raise InputError(f"{name} holds {found}; {_INSTEAD[found]}")
 
 
 def _of_objects(array: NDArray[Any]) -> str | None:

@@ -37,10 +37,10 @@ class LinearProgram:
     """min cost'x with row_lower <= A x <= row_upper and lower <= x <= upper; infinite bounds allowed.
 
     Of many solutions it takes a vertex. With `interior` it takes one from the middle of them, where interior points end that
-    do not cross over to a vertex. scipy's HiGHS always ends at a vertex.
+    do not cross over to a vertex. scipy's HiGHS always ends at a vertex. Quadratic programs may take `qp_limit` iterations.
     """
 
-    def __init__(self, *, interior: bool = False) -> None:
+    def __init__(self, *, interior: bool = False, qp_limit: int | None = None) -> None:
         self.n_solved = 0
         self._highspy = highspy()
         if self._highspy is None:
@@ -56,11 +56,8 @@ class LinearProgram:
             self._solver.setOptionValue("run_crossover", "off")
             self._solver.setOptionValue("ipm_optimality_tolerance", _FEASIBILITY)
             self._solver.setOptionValue("ipm_iteration_limit", _INTERIOR_STEPS)
-
-    def limit_qp(self, max_iter: int) -> None:
-        """Let quadratic programs take so many iterations at most."""
-        if self._highspy is not None:
-            self._solver.setOptionValue("qp_iteration_limit", max_iter)
+        if qp_limit is not None:
+            self._solver.setOptionValue("qp_iteration_limit", qp_limit)
 
     def solve(
         self,
@@ -117,24 +114,16 @@ def highspy() -> Any:
         import highspy as package
 
         package.Highs  # noqa: B018  (some of its parts load and its solver does not)
-    except ModuleNotFoundError as error:
-        if error.name == "highspy":
-            return None
-        _say_broken(error)
-        return None
     except Exception as error:  # whatever a library that does not fit this system may raise
-        _say_broken(error)
+        if not (isinstance(error, ModuleNotFoundError) and error.name == "highspy"):
+            why = str(error).strip().partition("\n")[0]
+            warn(
+                f"highspy is installed but does not load ({type(error).__name__}: {why}); scipy's HiGHS solves linear "
+                "programs, and chunking its quadratic ones without; reinstall or remove highspy",
+                CostWarning,
+            )
         return None
     return package
-
-
-def _say_broken(error: Exception) -> None:
-    why = str(error).strip().partition("\n")[0]
-    warn(
-        f"highspy is installed but does not load ({type(error).__name__}: {why}); scipy's HiGHS solves linear programs, and "
-        "chunking its quadratic ones without; reinstall or remove highspy",
-        CostWarning,
-    )
 
 
 _NO_QUADRATIC = Optimum(np.empty(0), np.nan, False, 0, "scipy's HiGHS takes no quadratic programs", np.empty(0))
@@ -194,16 +183,8 @@ def _set_hessian(model: Any, H: FloatArray, triangular: Any) -> None:
     model.hessian_.value_ = np.concatenate(value)
 
 
-def solve_lp(cost: Any, A: Any, row_lower: Any, row_upper: Any, lower: Any, upper: Any) -> Optimum:
-    """One linear program with a solver of its own."""
-    return LinearProgram().solve(cost, A, row_lower, row_upper, lower, upper)
-
-
 def solve_qp(
     hessian: Any, cost: Any, A: Any, row_lower: Any, row_upper: Any, lower: Any, upper: Any, max_iter: int | None = None
 ) -> Optimum:
     """One small convex quadratic program: min 1/2 x'Hx + cost'x (active set; it may cycle, hence `max_iter`)."""
-    program = LinearProgram()
-    if max_iter is not None:
-        program.limit_qp(max_iter)
-    return program.solve(cost, A, row_lower, row_upper, lower, upper, hessian=hessian)
+    return LinearProgram(qp_limit=max_iter).solve(cost, A, row_lower, row_upper, lower, upper, hessian=hessian)

@@ -49,27 +49,25 @@ def _shared_pool() -> ThreadPoolExecutor:
         return _pool
 
 
-def split(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
-    """run(first, last) over 0..count, cut into ranges for several threads when `work` is worth it."""
+def split(
+    run: Callable[[int, int], None], count: int, work: float, n_threads: int, edge: Callable[[float], float] = float
+) -> None:
+    """run(first, last) over 0..count, cut into ranges for several threads when `work` is worth it.
+
+    `edge` is the share of the whole at which a share of the ranges ends.
+    """
     if n_threads < 2 or work < WORTH_A_THREAD:
         run(0, count)
         return
-    pieces = _pieces(work, n_threads)
-    _share(run, [count * i // pieces for i in range(pieces + 1)], n_threads)
+    pieces = n_threads * sum(
+        work >= 4.0 * more * WORTH_A_THREAD for more in range(_MOST + 1)
+    )  # more of them in long work
+    _share(run, [round(count * edge(i / pieces)) for i in range(pieces + 1)], n_threads)
 
 
 def split_falling(run: Callable[[int, int], None], count: int, work: float, n_threads: int) -> None:
     """`split` of work that falls to nothing from the first to the last, as along the columns of a lower triangle."""
-    if n_threads < 2 or work < WORTH_A_THREAD:
-        run(0, count)
-        return
-    pieces = _pieces(work, n_threads)
-    _share(run, [round(count * (1.0 - math.sqrt(1.0 - i / pieces))) for i in range(pieces + 1)], n_threads)
-
-
-def _pieces(work: float, n_threads: int) -> int:
-    """How many ranges the work is cut into: one for each thread, and more where it is long."""
-    return n_threads * sum(work >= 4.0 * more * WORTH_A_THREAD for more in range(_MOST + 1))
+    split(run, count, work, n_threads, lambda share: 1.0 - math.sqrt(1.0 - share))
 
 
 def _share(run: Callable[[int, int], None], edges: list[int], n_threads: int) -> None:

@@ -50,8 +50,8 @@ def jit(function: Any = None, *, sums: bool = False, inline: bool = False, alloc
         return functools.partial(jit, sums=sums, inline=inline, allocates=allocates)
     if DISABLED:
         return function
-    options = _options(sums=sums, inline=inline, allocates=allocates)
-    compiled = numba.njit(**options)(function) if OBSTACLE else _root(function, options)
+    words = {"sums": sums, "inline": inline, "allocates": allocates}
+    compiled = numba.njit(**_options(**words))(function) if OBSTACLE else _root(function, **words)
     compiled._cache = DiskCache(function, allocates=allocates or bool(OBSTACLE))
     return compiled
 
@@ -67,17 +67,13 @@ def _options(*, sums: bool = False, inline: bool = False, allocates: bool = Fals
     return options | {"forceinline": True} if inline else options
 
 
-def _root(function: Any, options: dict[str, Any]) -> Any:
+def _root(function: Any, **words: bool) -> Any:
     from svmcore.compiler.roots import Root
 
-    return Root(function, targetoptions=options)
+    return Root(function, targetoptions=_options(**words))
 
 
-def _tried(function: Any, *, allocates: bool) -> Any:
-    return _root(function, _options(allocates=allocates))
-
-
-OBSTACLE = "nothing is compiled" if DISABLED else obstacle(folder(), _tried)
+OBSTACLE = "nothing is compiled" if DISABLED else obstacle(folder(), _root)
 """Why functions are compiled by numba's plain decorator; an empty text where `roots` compiles them."""
 
 

@@ -77,7 +77,7 @@ def warmup(
 
 
 def _compile(what: str, jobs: int) -> None:
-    helpers = [_helper(what, k, jobs) for k in range(1, jobs)]
+    helpers = [_process(f"warm._share({what!r}, {k}, {jobs})", {}) for k in range(1, jobs)]
     try:
         _share(what, 0, jobs)
     finally:
@@ -85,11 +85,6 @@ def _compile(what: str, jobs: int) -> None:
             helper.wait()
     if helpers:
         _share(what, 0, 1)  # what they compiled is read from the disk
-
-
-def _helper(what: str, k: int, jobs: int) -> subprocess.Popen[str]:
-    """A process that does share k of the work."""
-    return _process(f"warm._share({what!r}, {k}, {jobs})", {})
 
 
 def _process(call: str, environment: Mapping[str, str], errors: int | None = None) -> subprocess.Popen[str]:
@@ -220,7 +215,7 @@ def _fit_works() -> Iterator[Work]:
         yield functools.partial(train_svc, some, y, 1.0, kernel="linear", solver="newton")
     yield lambda: train_svc(wide, y, 1.0, kernel="linear", solver="coordinate", fit_intercept=False)
     yield lambda: train_svc(X, y, nu=0.3)
-    yield lambda: _few_rows(X, y)
+    yield lambda: _linear(X, [y == y[0]])  # in one call
     yield _many_words
     yield lambda: train_svc(X, y, 1.0, fit_intercept=False, solver="block")
     yield lambda: train_svr(X, X[:, 0], 1.0, solver="block")
@@ -232,11 +227,6 @@ def _several(X: Any, kernel: KernelName) -> None:
     """Three classes, and what their machines say together."""
     machines = train_classes(X, np.arange(len(X)) % 3, 1.0, kernel=kernel)
     machines.predict(np.resize(X, (LANES, X.shape[1])))  # so many rows that all of them vote at once
-
-
-def _few_rows(X: Any, y: Any) -> None:
-    """A linear machine in one call."""
-    _linear(X, [y == y[0]])
 
 
 def _many_words() -> None:

@@ -14,6 +14,8 @@ import struct
 import sys
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -94,13 +96,9 @@ class Archive:
 
     def __init__(self, name: str, stream: BinaryIO) -> None:
         self.name = name
-        try:
+        with self._guarded():
             self._zip = zipfile.ZipFile(stream)
             length = os.fstat(stream.fileno()).st_size if _is_file(stream) else stream.seek(0, os.SEEK_END)
-        except (InputError, MemoryError):
-            raise
-        except Exception as error:  # whatever a damaged archive sets off
-            raise self._damage(error) from None
         self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
         self._allowance = Allowance(name, length, "save them without compression (numpy.savez)")
 
@@ -114,12 +112,8 @@ class Archive:
 
     def array(self, key: str, kinds: str = "biufSU") -> Array:
         """One array; `kinds` are numpy's letters for types that are expected."""
-        try:
+        with self._guarded():
             return self._array(key, kinds)
-        except (InputError, MemoryError, KeyboardInterrupt):
-            raise
-        except Exception as error:
-            raise self._damage(error) from None
 
     def mapped(self, key: str, path: str) -> Array | None:
         """An array as it is on disk, in the file of this path, where it is numbers that are stored as they are; else None."""
@@ -136,9 +130,15 @@ class Archive:
             offset += sum(struct.unpack("<HH", file.read(4)))  # the lengths of its name and of its extra field
         return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape)
 
-    def _damage(self, error: Exception) -> InputError:
-        reason = str(error).split("\n")[0][:100]
-        return InputError(f"{self.name} is a damaged .npz file ({type(error).__name__}: {reason})")
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # whatever a damaged archive sets off
+            reason = str(error).split("\n")[0][:100]
+            raise InputError(f"{self.name} is a damaged .npz file ({type(error).__name__}: {reason})") from None
 
     def _array(self, key: str, kinds: str) -> Array:
         info = self._members[key]

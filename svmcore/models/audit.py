@@ -90,15 +90,12 @@ class Audit:
             )
         c = self.certificate
         word = "verified" if self.ok else "not optimal to the tolerance"
+        off = f"; the intercept is off by {self.intercept_error:.2g}" if self.intercept_error > self.tol else ""
+        if self.ok and c.relative_gap > _OFF:
+            off += f"; the objective may still be off by {100 * c.relative_gap:.2g} %"
         return (
             f"{word}: KKT violation {c.kkt_violation:.2e} (tolerance {self.tol:g}), relative duality gap "
-            f"{c.relative_gap:.2e}, infeasibility {c.infeasibility:.1e}"
-            + (f"; the intercept is off by {self.intercept_error:.2g}" if self.intercept_error > self.tol else "")
-            + (
-                f"; the objective may still be off by {100 * c.relative_gap:.2g} %"
-                if self.ok and c.relative_gap > _OFF
-                else ""
-            )
+            f"{c.relative_gap:.2e}, infeasibility {c.infeasibility:.1e}{off}"
         )
 
 
@@ -191,25 +188,17 @@ def _cases(model: Solution | Machines, table: Table, weights: FloatArray | None)
     if not isinstance(model, Machines):
         return [_Case(model, table.X, Z, y, weights)]
     y = _like(y, model.classes)
-    cases = []
+    cases, given = [], one.kernel.kind == KernelKind.PRECOMPUTED
     for part, machine in zip(model.division.parts, model.machines, strict=True):
         pair = len(part.minus) == 1
         labels = model.classes[list(part.minus + part.plus)]
         rows = np.flatnonzero(np.isin(y, labels))
         own = y[rows] if pair else y[rows] == model.classes[part.plus[0]]
-        given = one.kernel.kind == KernelKind.PRECOMPUTED
-        cases.append(
-            _Case(
-                _on_rows(machine, rows) if given else machine, table.X[rows], Z[np.ix_(rows, rows)] if given else Z[rows],
-                own, None if weights is None else weights[rows],
-            )
-        )  # fmt: skip
+        own_Z = Z[np.ix_(rows, rows)] if given else Z[rows]
+        if given:  # in terms of its rows
+            machine = replace(machine, support=np.searchsorted(rows, machine.support))
+        cases.append(_Case(machine, table.X[rows], own_Z, own, None if weights is None else weights[rows]))
     return cases
-
-
-def _on_rows(machine: Solution, rows: IntArray) -> Solution:
-    """A machine of a precomputed kernel, in terms of some of the rows."""
-    return replace(machine, support=np.searchsorted(rows, machine.support))
 
 
 def _like(y: Any, classes: Any) -> Any:
@@ -276,8 +265,8 @@ def _terms(case: _Case, coef: FloatArray, sides: Any, extra: dict[str, Any]) -> 
         if C is None:
             inferred.append("C")
             class_C = {
-                low: float(np.abs(coef[sides < 0]).max(initial=0.0)) or 1.0,
-                high: float(np.abs(coef[sides > 0]).max(initial=0.0)) or 1.0,
+                label: float(np.abs(coef[sides == sign]).max(initial=0.0)) or 1.0
+                for label, sign in ((low, -1), (high, 1))
             }
             C = max(class_C.values())
         elif extra["class_weight"] is not None:

@@ -6,6 +6,7 @@ Each point leaves as in `incremental`, whose active set this is, and is put back
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,31 +59,26 @@ class LeaveOneOut:
         return f"<LeaveOneOut: {len(self.decision_values)} points, error {self.error:.6g}>"
 
 
-class _Snapshot:
-    """The active set at the machine on all points, to come back to for every point."""
+def _snapshot(simple: ActiveSet) -> Callable[[], None]:
+    """What brings the active set back to where it is now, for every point."""
+    m, e = (int(k) for k in simple.active.sizes)
+    every = slice(None)
+    spans = {
+        "sizes": every, "where": every, "place": every, "members": slice(m), "bounded": slice(e),
+        "L": (slice(m), slice(m)), "u": slice(m),
+    }  # fmt: skip
+    active = {name: getattr(simple.active, name)[span].copy() for name, span in spans.items()}
+    duals = {name: getattr(simple.course.duals, name).copy() for name in ("beta", "v", "lower", "upper")}
+    bias = float(simple.course.floats[_active_jit.BIAS])
 
-    def __init__(self, simple: ActiveSet) -> None:
-        duals, active = simple.course.duals, simple.active
-        self.simple = simple
-        self.m, self.e = (int(k) for k in active.sizes)
-        self.vectors = [x.copy() for x in (duals.beta, duals.v, duals.lower, duals.upper)]
-        self.sets = [x.copy() for x in (active.where, active.place)]
-        self.members = active.members[: self.m].copy()
-        self.bounded = active.bounded[: self.e].copy()
-        self.L, self.u = active.L[: self.m, : self.m].copy(), active.u[: self.m].copy()
-        self.b = float(simple.course.floats[_active_jit.BIAS])
+    def restore() -> None:
+        for name, kept in duals.items():
+            getattr(simple.course.duals, name)[:] = kept
+        for name, kept in active.items():
+            getattr(simple.active, name)[spans[name]] = kept
+        simple.course.floats[_active_jit.BIAS] = bias
 
-    def restore(self) -> None:
-        duals, active = self.simple.course.duals, self.simple.active
-        for target, kept in zip((duals.beta, duals.v, duals.lower, duals.upper), self.vectors, strict=True):
-            target[:] = kept
-        active.where[:], active.place[:] = self.sets
-        active.sizes[:] = self.m, self.e
-        active.members[: self.m] = self.members
-        active.bounded[: self.e] = self.bounded
-        active.L[: self.m, : self.m] = self.L
-        active.u[: self.m] = self.u
-        self.simple.course.floats[_active_jit.BIAS] = self.b
+    return restore
 
 
 def _without(simple: ActiveSet, variables: IntArray) -> tuple[float, Status, bool]:
@@ -229,7 +225,7 @@ def _each(
         simple.rescue()
     if (stopped := control.reason()) is not None:
         return values, (0, 0, K.computed[0]), stopped
-    snapshot = _Snapshot(simple)
+    restore = _snapshot(simple)
     product = qp.c - qp.diag * duals.beta - duals.v  # K beta, by variable
     b, without = (part + form.fixed for part in _biases(course.qp, landed(course.qp, duals.beta), duals.v, control))
     owners: dict[int, list[int]] = {}
@@ -255,5 +251,5 @@ def _each(
         worst = worst if status.ok else status
         exits += 1
         refits += scratch
-        snapshot.restore()
+        restore()
     return values, (exits, refits, K.computed[0]), worst
