@@ -1,30 +1,36 @@
-"""One test for many seeds: thousands of tests of a millisecond take longer to name and to set up than to run."""
+"""One test for many values: thousands of tests of a millisecond take longer to name and to set up than to run."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+Test = Callable[..., None]
 
-def seeds(values: int | Iterable[int]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test for each of these seeds, or for so many of them; a failure says which one it was."""
-    every = range(values) if isinstance(values, int) else tuple(values)
 
-    def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(test)
-        def each(**others: Any) -> None:
-            for seed in every:
+def each(name: str, values: Iterable[Any] | Callable[[Any], Iterable[Any]]) -> Callable[[Test], Test]:
+    """Run a test for each value of an argument; a failure says which one it was. A function tells them from the others."""
+    fixed = None if callable(values) else tuple(values)
+
+    def decorate(test: Test) -> Test:
+        def every(**others: Any) -> None:
+            for value in values(*others.values()) if callable(values) else fixed or ():
                 try:
-                    test(seed=seed, **others)
+                    test(**others, **{name: value})
                 except BaseException as error:
-                    error.add_note(f"seed = {seed}")
+                    error.add_note(f"{name} = {value!r}")
                     raise
 
         signature = inspect.signature(test)
-        rest = [parameter for name, parameter in signature.parameters.items() if name != "seed"]
-        each.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]
-        return each
+        rest = [parameter for key, parameter in signature.parameters.items() if key != name]
+        every.__name__, every.__doc__, every.__module__ = test.__name__, test.__doc__, test.__module__
+        vars(every).update(vars(test), __signature__=signature.replace(parameters=rest))
+        return every
 
     return decorate
+
+
+def seeds(values: int | Iterable[int]) -> Callable[[Test], Test]:
+    """Run a test for each of these seeds, or for so many of them."""
+    return each("seed", range(values) if isinstance(values, int) else values)

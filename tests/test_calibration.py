@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from repeats import seeds
 from test_cv import noisy
 
 import svmcore
@@ -105,7 +106,7 @@ def test_venn_abers_is_two_isotonic_regressions_for_every_new_score(n, seed, tie
 
 
 @pytest.mark.parametrize("fit", [fit_isotonic, fit_venn_abers])
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_ties_that_rounding_has_parted_are_ties(fit, seed):
     scores, positive, weight = drawn(150, seed, ties=True)
     noise = 1e-14 * np.random.default_rng(seed).normal(size=(2, 150))
@@ -210,7 +211,7 @@ def test_venn_abers_does_not_share_the_large_losses_of_isotonic_regression(losse
     assert brier < peer[1]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@seeds(3)
 def test_the_sigmoid_has_the_same_bits_on_any_number_of_threads(seed):
     """BLAS shares out sums of more than ten thousand numbers among its threads."""
     rng = np.random.default_rng(seed)

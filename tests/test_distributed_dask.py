@@ -140,7 +140,7 @@ def _killing(monkeypatch, client, stages):
 @pytest.mark.parametrize(
     "phases",
     [
-        ["advance"],
+        pytest.param(["advance"], marks=pytest.mark.ci),
         pytest.param(["load", "start", "begin", "fetch", "changed", "survey"], marks=pytest.mark.slow),
         pytest.param(["correct", "decisive", "rows_in", "share_of_product", "vectors"], marks=pytest.mark.slow),
     ],

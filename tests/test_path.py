@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
+from repeats import seeds
 from scipy import sparse
 from warned import quiet
 
@@ -465,7 +466,7 @@ def test_trivial_problems():
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("mode", ["svd", "qr", "update"])
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_published_algorithm_agrees_with_the_fast_tracker(mode, seed):
     X, y, kernel, weight, rng = random_problem(seed)
     fast = svm_path(X, y, sample_weight=weight, lambda_max=1e4, **kernel)

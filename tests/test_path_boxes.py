@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from engines import early_windows
 from oracle_path import exact_box_path, value
+from repeats import seeds
 
 from svmcore._control import new_control
 from svmcore._types import Kernel, KernelKind
@@ -113,7 +114,7 @@ def test_path_of_eight_variables_equals_the_rational_path(seed, tracker):
     check_against_oracle(seed, 8 if seed > 100 else 7, tracker)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_the_top_is_found(seed):
     """Without an end given, the path begins where nothing changes above, and the first event is below."""
     K, fixed, slope, lower, upper, equality = rational_problem(seed)
@@ -126,7 +127,7 @@ def test_the_top_is_found(seed):
     assert K @ path.beta[0] == pytest.approx(product, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_path_of_any_boxes_equals_quadratic_programs(seed):
     pytest.importorskip("highspy")
     rng = np.random.default_rng(seed)

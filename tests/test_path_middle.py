@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 import svmcore
 
@@ -35,7 +36,7 @@ def optimal_intercepts(X, target, beta, lower, upper, shift):
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("seed", range(12))
+@seeds(12)
 def test_the_intercept_is_the_middle_and_does_not_depend_on_the_range(name, seed):
     X, labels, target = problem(seed)
     follow, words, end = CALLS[name]

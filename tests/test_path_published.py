@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from refusals import refused
+from repeats import seeds
 from scipy.optimize import linprog
 from warned import heard, quiet
 
@@ -149,7 +150,7 @@ def test_one_program_for_every_step_with_a_null_space(mode, lp, monkeypatch):
     assert path.stats["null_dim_max"] > 0
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 @pytest.mark.parametrize("mode", ["auto", "svd"])
 def test_check_agrees_with_certificates_at_knots_and_between(mode, seed):
     X, y, kernel = integer_grid(seed, 20, 40)
@@ -190,7 +191,7 @@ def test_the_null_dimension_is_that_of_all_points_on_the_margin():
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("seed", range(4))
+@seeds(4)
 def test_the_null_dimension_counts_duplicates_over_all_of_the_path(seed):
     """With the rbf kernel nothing else depends on each other."""
     rng = np.random.default_rng(seed)
@@ -302,7 +303,7 @@ def test_interior_solutions_need_highspy(monkeypatch):
 @needs_highspy
 @pytest.mark.compiled
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_interior_solutions_lead_to_the_truth_too(mode, seed):
     X, y, kernel = integer_grid(seed, 40, 120)
     path, gap, said = ends_with_the_truth(X, y, mode, kernel | {"published": PublishedOptions(lp="interior")})
@@ -426,7 +427,7 @@ def test_a_backup_that_is_cut_short_is_no_part_of_the_path(mode, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(5))
+@seeds(5)
 def test_refinement_keeps_a_sum_that_huge_kernel_values_drown(mode, seed):
     rng = np.random.default_rng(seed)
     slope = np.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])

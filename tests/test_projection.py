@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 from warned import quiet
 
 import svmcore
@@ -38,7 +39,7 @@ def _explicit(g, y, state, bound):
 
 
 @pytest.mark.parametrize("larger", [False, True])
-@pytest.mark.parametrize("seed", range(15))
+@seeds(15)
 def test_a_step_of_the_library_is_the_explicit_projection(seed, larger):
     """d; and, once d counts as zero, the variable of the most negative multiplier (4) and the direction (5)."""
     rng = np.random.default_rng(seed)
@@ -113,7 +114,7 @@ def _by_the_paper(K, y, C, eps, enters, d_tol):
 
 
 @pytest.mark.parametrize("enters", ["worst", "pair", "sides"])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(8)
 def test_the_published_stop_is_that_of_a_plain_program(seed, enters):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore.path import qr_jit as qr
 from svmcore.path.bordered import packed_qr, unpacked
@@ -45,7 +46,7 @@ def test_pivoted_qr_finds_rank_and_null_space(n, rank):
     assert (np.abs(x) > 0).sum() <= rank
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(6)
 def test_updates_follow_growing_and_shrinking_matrices(seed):
     rng = np.random.default_rng(seed)
     whole = symmetric(40, 40, seed)

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import oracle
 import pytest
+from repeats import seeds
 from strategies import Case, coefficients
 from warned import heard, quiet
 
@@ -114,7 +115,7 @@ def _compiled():
                 svmcore.train_svr(X, np.arange(n) % 2, 1e5, kernel=kernel, max_iter=2000)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_a_random_problem_ends_with_what_it_claims(seed):
     check(random_case(seed, 40 if DISABLED else 120))
 
