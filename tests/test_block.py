@@ -11,7 +11,7 @@ import svmcore
 from svmcore._types import Kernel, KernelKind, Status
 from svmcore.base import threads as _threads
 from svmcore.compiler.jit import DISABLED
-from svmcore.kernel import matrix, tiles
+from svmcore.kernel import grams, matrix, tiles
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers import _watch, block
@@ -204,7 +204,7 @@ def test_symmetric_products_use_every_value_twice(kind, n_threads, monkeypatch):
 def test_values_that_symmetry_saves_are_not_counted(monkeypatch):
     monkeypatch.setattr(matrix, "_SYMMETRIC_POINTS", 20)
     rng = np.random.default_rng(9)
-    for d, half in ((7, False), (tiles._WIDE + 2, True)):
+    for d, half in ((7, False), (grams.WIDE + 2, True)):
         X = rng.standard_normal((100, d))
         K = KernelMatrix(X, Kernel(int(KernelKind.RBF), 0.2, 0.5, 3, 0.0), cache_bytes=1 << 20)
         index = np.arange(0, 100, 2)
@@ -217,7 +217,7 @@ def test_values_that_symmetry_saves_are_not_counted(monkeypatch):
         assert mine.n_evals == (50 * 51 // 2 if half else 50 * 50)
 
 
-@pytest.mark.parametrize("d", [3, tiles._WIDE + 2])
+@pytest.mark.parametrize("d", [3, grams.WIDE + 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.uint16, np.float64])
 def test_padding_of_gram_matrices_does_not_depend_on_old_memory(d, dtype):
     X = np.random.default_rng(0).standard_normal((100, d))

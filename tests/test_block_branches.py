@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from strategies import cases
 from test_properties import TOL, agree, answer, is_certified, is_feasible
 
-from svmcore.kernel import tiles
+from svmcore.kernel import grams, tiles
 from svmcore.kernel.columns import ColumnStore
 from svmcore.solvers import _block_jit as block_jit
-from svmcore.solvers import block
+from svmcore.solvers import _field, block
 
 pytestmark = pytest.mark.home
 
@@ -34,7 +34,7 @@ COSTS = st.sampled_from([1e-3, 0.1, 1.0, 10.0, 100.0, 1e4])
 class At(block._BlockRun):
     """A run that begins at some level of precision."""
 
-    first_level = block.SINGLE
+    first_level = _field.SINGLE
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -42,11 +42,11 @@ class At(block._BlockRun):
 
 
 class Mixed(At):
-    first_level = block.MIXED
+    first_level = _field.MIXED
 
 
 class Double(At):
-    first_level = block.DOUBLE
+    first_level = _field.DOUBLE
 
 
 class Narrow(ColumnStore):
@@ -68,7 +68,7 @@ class Branch(NamedTuple):
     free: bool = False  # needs an equality row
 
 
-COLUMNS = ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 2.0}), *SEVERAL_SETS)
+COLUMNS = ((grams, {"COSTLY": 0.0}), (block, {"CROWDED": 2.0}), *SEVERAL_SETS)
 SHORT_PIECES = {"LEAST_PIECE": 4, "PIECE_PER_VARIABLE": 0}
 AFTER_THREE_STEPS = (block._BlockRun, {"steps_allowed": lambda run, free: 3})
 BRANCHES = {
@@ -87,10 +87,10 @@ BRANCHES = {
         RBF,
         PLAIN,
     ),
-    "K kept": Branch(((tiles, {"COSTLY": 0.0}),), (tiles.DenseTiles, "_add_kept"), kernels=NO_SUMS),
+    "K kept": Branch(((grams, {"COSTLY": 0.0}),), (tiles.DenseTiles, "_add_kept"), kernels=NO_SUMS),
     "K kept, several sets": Branch(
-        ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0}), *SEVERAL_SETS),
-        (tiles, "_gathered"),
+        ((grams, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0}), *SEVERAL_SETS),
+        (grams, "_gathered"),
         kernels=NO_SUMS,
     ),
     "columns": Branch(
@@ -113,17 +113,16 @@ BRANCHES = {
         kernels=NO_SUMS,
     ),
     "columns too coarse": Branch(
-        ((block, {"ROUNDING": 1.0}), *COLUMNS), (block._BlockRun, "refresh"), kernels=NO_SUMS
+        ((_field, {"ROUNDING": 1.0}), *COLUMNS), (block._BlockRun, "refresh"), kernels=NO_SUMS
     ),
     "K kept, 16 bits": Branch(
-        ((tiles, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
-        (tiles, "_gathered"),
+        ((grams, {"COSTLY": 0.0}), (block, {"CROWDED": 0.0, "LEAST_HALF": 1, "HALF_ERROR": 1e-9}), *SEVERAL_SETS),
+        (grams, "_gathered"),
         lambda found, *_: found.dtype == np.uint16,
         RBF,
         PLAIN,
     ),
     "conjugate steps": Branch(((block, SHORT_PIECES),), (block_jit, "conjugate_steps"), free=True),
-    "parts": Branch(((block, {**SHORT_PIECES, "LEAST_SHRUNK": 2, "SHRINK": 0.999}),), (block, "gram_among")),
     "face steps": Branch((AFTER_THREE_STEPS,), (block, "face_step")),
     "face steps, several sets": Branch((AFTER_THREE_STEPS, *SEVERAL_SETS), (block, "face_step")),
     "float64 products": Branch(
@@ -143,7 +142,7 @@ BRANCHES = {
         lambda found, *_, **__: found.dtype == np.float64,
     ),
     "doubt": Branch(
-        ((block, {"ROUNDING": 1.0, "ROUNDING_64": 1.0}),), (block._BlockRun, "refresh"), kernels=NO_SUMS
+        ((_field, {"ROUNDING": 1.0, "ROUNDING_64": 1.0}),), (block._BlockRun, "refresh"), kernels=NO_SUMS
     ),
     "sums of polynomials": Branch(
         (), (tiles, "add_form"), kernels=({"kernel": "poly", "degree": 3, "gamma": 0.5, "coef0": 1.0},)

@@ -60,27 +60,6 @@ def test_masks_tell_who_may_move():
     assert (work.values[4:] == 0.0).all()
 
 
-@seeds(8)
-def test_those_that_may_yet_move(seed):
-    rng = np.random.default_rng(seed)
-    values, place = rng.integers(-3, 4, 20).astype(float), rng.integers(0, 3, 20)
-    work = working_set(np.eye(20), values, np.array([-1.0, 0.0, 1.0])[place])
-    members = np.empty(20, np.int64)
-    count = _block_jit.still_moving(work, members)
-    high = max(0.0, *(v for v, p in zip(values, place, strict=True) if p < 2))
-    low = min(0.0, *(v for v, p in zip(values, place, strict=True) if p > 0))
-    expected = [
-        t for t in range(20) if not ((place[t] == 0 and values[t] < low) or (place[t] == 2 and values[t] > high))
-    ]
-    assert list(members[:count]) == expected
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_no_residual_is_too_small_to_hold_a_variable_at_its_bound(sign):
-    work = working_set(np.eye(2), np.array([5e-4, -5e-4]) * sign, np.array([1.0, -1.0]) * sign)
-    assert _block_jit.still_moving(work, np.empty(2, np.int64)) == 0
-
-
 def test_a_move_lands_on_the_bound_that_it_reaches():
     work = working_set(np.eye(2), [0.0, 0.0], [0.1, 0.1], -0.7, 0.9)
     for step, expected in ((0.25, 0.35), (0.55, 0.9), (-1.5, -0.6), (-0.2, -0.7), (9.0, 0.9), (-9.0, -0.7)):

@@ -9,7 +9,7 @@ import pytest
 
 from svmcore._types import LANES, Kernel, KernelKind
 from svmcore.base import threads as _threads
-from svmcore.kernel import matrix, tiles
+from svmcore.kernel import matrix, tiles, whole
 from svmcore.kernel.columns import ColumnStore
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.simd.lanes import UNITS_16
@@ -173,10 +173,10 @@ def test_the_matrix_of_all_points_on_any_number_of_threads_and_in_pieces(kind, w
     n = 150
     X, found = np.random.default_rng(6).standard_normal((n, width)), []
     for n_threads, between, few in ((1, 1e9, 0), (2, 1e9, 0), (3, 5e5, 0), (2, 1.0, 0), (1, 1e9, n)):
-        monkeypatch.setattr(tiles, "_BETWEEN_LOOKS", between)
-        monkeypatch.setattr(tiles, "_FEW", few)
+        monkeypatch.setattr(whole, "_BETWEEN_LOOKS", between)
+        monkeypatch.setattr(whole, "_FEW", few)
         K = KernelMatrix(X, Kernel(int(kind), 0.3 / width, 0.5, 3, 0.25), cache_bytes=0, n_threads=n_threads)
-        found.append(tiles.exact_gram(K, lambda _: True)[:, :n].copy())
+        found.append(whole.exact_gram(K, lambda _: True)[:, :n].copy())
         assert K.n_evals == (n * n if width == 5 and not few else n * (n + 1) // 2)
     assert all(np.array_equal(each, found[0]) for each in found)
     assert np.array_equal(found[0], found[0].T)
@@ -188,11 +188,11 @@ def test_the_matrix_of_all_points_on_any_number_of_threads_and_in_pieces(kind, w
 @pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.POLY])
 def test_a_matrix_of_all_points_asks_nothing_of_the_memory_that_it_gets(kind, width, few, monkeypatch):
     """Arithmetic with what is there already would warn of a signalling NaN."""
-    monkeypatch.setattr(tiles, "_FEW", few)
+    monkeypatch.setattr(whole, "_FEW", few)
     X = np.random.default_rng(6).standard_normal((90, width))
     K = KernelMatrix(X, Kernel(int(kind), 0.3 / width, 0.5, 3, 0.25), cache_bytes=0, n_threads=1)
     signalling = np.array([0x7FF0000000000001], np.uint64).view(np.float64)
-    found = tiles.exact_gram(K, lambda _: True, lambda shape: np.repeat(signalling, math.prod(shape)).reshape(shape))
+    found = whole.exact_gram(K, lambda _: True, lambda shape: np.repeat(signalling, math.prod(shape)).reshape(shape))
     assert np.abs(found[:, :90] - K.rows(np.arange(90))).max() < 1e-13
 
 

@@ -181,12 +181,12 @@ from pathlib import Path
 import numpy as np
 from svmcore._types import Kernel, KernelKind
 from svmcore.cv.grams import Gram, Grams, WholeGram, part_for
-from svmcore.kernel import spare, tiles
+from svmcore.kernel import spare, whole
 from svmcore.kernel.matrix import KernelMatrix
 
 rng = np.random.default_rng(0)
 K = KernelMatrix(rng.normal(size=(3000, 4)), Kernel(int(KernelKind.RBF), 0.5, 0.0, 1, float(sys.argv[1])), cache_bytes=0)
-tiles._BETWEEN_LOOKS = 1e6
+whole._BETWEEN_LOOKS = 1e6
 seen = []
 
 def look(done):
@@ -194,14 +194,14 @@ def look(done):
     seen.append((done, pages * os.sysconf("SC_PAGE_SIZE") / (8 * 3000**2)))
     return True
 
-tiles.exact_gram(K, lambda done: False)  # compiles
-G = tiles.exact_gram(K, look)
+whole.exact_gram(K, lambda done: False)  # compiles
+G = whole.exact_gram(K, look)
 done, memory = np.array(seen).T
 assert len(done) > 20
 assert np.abs(memory - memory[0] - done).max() < 0.1, memory
 some = np.arange(0, 3000, 7)
 np.testing.assert_allclose(G[some, :3000], K.rows(some), rtol=0.0, atol=1e-13)
-assert tiles.exact_gram(K, lambda done: done < 0.5) is None
+assert whole.exact_gram(K, lambda done: done < 0.5) is None
 """
 
 

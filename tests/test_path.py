@@ -348,7 +348,7 @@ def test_a_path_that_has_not_begun_is_an_error(where, mode, monkeypatch):
 def test_a_kernel_matrix_that_takes_too_long_is_given_up(mode, monkeypatch):
     X, y = two_clouds(280)  # of at most 256 nobody looks at the clock
     monkeypatch.setattr("svmcore.path.driver._FOR_ROWS", 0.0)
-    monkeypatch.setattr("svmcore.kernel.tiles._BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr("svmcore.kernel.whole._BETWEEN_LOOKS", 1.0)
     stores = []
     store = RowStore.__init__
 

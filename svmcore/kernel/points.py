@@ -161,16 +161,6 @@ def rows_of(
     return packed
 
 
-def gathered_panels(panels: Real, points: IntArray, n_threads: int) -> Real:
-    """Some of the points of the panels, copied to panels of their own."""
-    out = lent("some", (padded(len(points)) // LANES, *panels.shape[1:]), panels.dtype)
-    split(
-        lambda a, b: packing.gather_panels(panels, points[a * LANES : b * LANES], out[a:b]),
-        len(out), PACK * float(out.size), n_threads,
-    )  # fmt: skip
-    return out
-
-
 def packed_weights(packed: Real, coef: FloatArray) -> Real:
     """Coefficients of the rows of `packed`. Those of its padding are zero."""
     weights = np.zeros(packed.shape[0] * vector.ROWS, packed.dtype)

@@ -24,7 +24,6 @@ _TINY = 1e-37  # less than this is lost of a kernel value where float32 underflo
 SLACK = 1.01  # terms of second order are left out of the bounds
 _WIDER, _FAR = 1.05, 1e3  # the same of small kernel values, where no norm is above _FAR
 _PANELS = 16  # 64 targets each: so many at a time
-_SOURCE_BYTES = 1 << 20  # so many bytes of sources stay in a cache while the targets pass by
 
 
 def error_of_dots(kernel: Kernel, squares: FloatArray, terms: int) -> FloatArray:
@@ -170,10 +169,7 @@ class RoughProduct:
             panels, sides = np.ascontiguousarray(panels[:, : self.width]), self.far_sides
         sums = np.zeros((2, len(values)))
         for (rows, weights), out in zip(sides, sums, strict=True):
-            step = max(1, _SOURCE_BYTES // (panels[0, :, : vector.ROWS].nbytes or 1))
-            for group in range(0, len(rows), step):
-                some = slice(group, group + step)
-                loops.add_block(shape, rows[some], weights[group * vector.ROWS :], panels, 0, len(panels), out)
+            loops.add_block(shape, rows, weights, panels, 0, len(panels), out)
         np.subtract(sums[0], sums[1], out=values)
         error = SLACK * self._error(sizes, largest, near=near)
         if facts_of(self.kernel).exponential:

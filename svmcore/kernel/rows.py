@@ -17,7 +17,7 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray, KernelKind
 from svmcore.kernel.spare import SpareMatrix, spare_matrix
-from svmcore.kernel.tiles import exact_gram, has_gram
+from svmcore.kernel.whole import exact_gram, has_gram
 from svmcore.simd.loops import add_rows, copy_block
 
 

@@ -2,23 +2,83 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
-from svmcore.base.threads import one_blas_thread
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
+from svmcore.base.threads import one_blas_thread, split, split_falling
+from svmcore.kernel.grams import WIDE, backwards, layout, mirror
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.products import NEAR_FEATURES, call_kernel, demand_symmetry
+from svmcore.kernel.points import Real, groups_of, rows_of
+from svmcore.kernel.products import NEAR_FEATURES, SHAPES, call_kernel, demand_symmetry, shape_of
 from svmcore.kernel.table import facts_of
-from svmcore.kernel.tiles import exact_gram, has_gram
+from svmcore.simd import loops, vector
 from svmcore.simd.loops import copy_block
 
 _ROWS = 512
 # BLAS makes products of few points faster than tiles do: products alone of at most _FEW, and values of other kernels, which
-# take a second pass, where there are _WIDE times as many features.
+# take a second pass, where there are _WIDE times as many features. Of so few points half of the matrix is made in one call.
 _FEW, _WIDE = 256, 4
+_GROUPS = 11  # so many row groups are computed at a time: of half of a matrix little more than half is computed then
+_BETWEEN_LOOKS = 2e8  # kernel values times features between two looks at the clock
+
+
+def has_gram(K: Any) -> bool:
+    """Whether `exact_gram` serves this kernel."""
+    return bool(K.kernel.kind in SHAPES and K.dense)
+
+
+def exact_gram(
+    K: Any, go_on: Callable[[float], bool], room: Callable[[tuple[int, int]], FloatArray] = np.empty
+) -> FloatArray | None:
+    """K among all points in float64 from dense tiles, in the `room` there is. None when `go_on(share done)` says no.
+
+    Its rows end in values without meaning. Of few or wide points each value is computed once: mirrored bits are the same.
+    """
+    if K.n <= _FEW:
+        return _gram_of_few(K, room(layout(K.n))) if go_on(0.0) else None
+    panels = np.ascontiguousarray(K.points.panels[:, : K.n_features])
+    packed = rows_of(K.X, np.arange(K.n), np.float64, np.zeros(K.n_features), n_threads=K.n_threads)
+    out = room(layout(K.n))
+    shape, half = shape_of(K.kernel), K.n_features >= WIDE
+    step = max(1, int(_BETWEEN_LOOKS // (out.shape[1] * vector.ROWS * (4 + panels.shape[1]))))
+    for start in range(0, len(packed), step):  # whole rows, since touching fresh memory can cost more than filling it
+        if not go_on(start / len(packed)):
+            return None
+        count = min(step, len(packed) - start)
+        fill = functools.partial(_fill, shape, packed, panels, K.kernel.offset, out, half)
+        work = float(out.shape[1] * count * vector.ROWS * panels.shape[1])
+        share = split_falling if half and not start else split
+        share(functools.partial(backwards, fill, start + count), count, work, K.n_threads)
+    if half:
+        mirror(out, K.n, K.n_threads)
+    K.n_evals += K.n * (K.n + 1) // 2 if half else K.n * K.n
+    return out[: K.n]
+
+
+def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
+    """`exact_gram` in one compiled call. In place: out."""
+    n, width = K.X.shape
+    rows, panels = np.empty((groups_of(n), width, vector.ROWS)), np.empty((-(-n // LANES), width, LANES))
+    order, centre, squares = np.arange(n), np.zeros(width), np.empty(len(panels) * LANES)
+    loops.gram_of_few(shape_of(K.kernel), K.X, order, centre, K.kernel.offset, rows, panels, squares, out)
+    K.n_evals += n * (n + 1) // 2
+    return out[:n]
+
+
+def _fill(shape: Any, packed: Real, panels: Real, offset: float, out: Real, half: bool, first: int, last: int) -> None:
+    """Some row groups of `exact_gram`, or with `half` what they have of the lower triangle. In place: out."""
+    for group in range(first, last, _GROUPS):
+        end = min(group + _GROUPS, last)
+        rows, columns = out[group * vector.ROWS : end * vector.ROWS], len(panels)
+        if half:
+            columns = min(columns, -(-end * vector.ROWS // LANES))
+        loops.store_block(shape, packed[group:end], panels, False, 0, columns, rows)
+        if offset:
+            rows[:, : columns * LANES] += offset
 
 
 def whole_kernel(

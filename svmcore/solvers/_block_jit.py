@@ -118,26 +118,6 @@ def outcome(work, variables, beta, changed, steps, order):
 
 
 @jit
-def still_moving(work, members):
-    """Find the variables that may still take part in a step. Returns their number. In place: members, in index order.
-
-    Left out are variables at a bound whose residual is beyond that of every variable that they could make a pair with.
-    """
-    high, low = 0.0, 0.0
-    m = work.beta.shape[0]
-    for t in range(m):
-        high = max(high, work.values[t] + work.rise[t])
-        low = min(low, work.values[t] + work.fall[t])
-    count = 0
-    for t in range(m):
-        members[count] = t
-        stuck_low = work.fall[t] != 0.0 and work.values[t] < low
-        stuck_high = work.rise[t] != 0.0 and work.values[t] > high
-        count += not (stuck_low or stuck_high)
-    return count
-
-
-@jit
 def _move(work, t, step):
     """beta_t += step. A step that reaches the bound ends exactly on it. In place: beta and masks."""
     if step >= 0.0:

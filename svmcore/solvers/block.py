@@ -9,30 +9,28 @@ Stops    at the tolerance of the chosen criterion. Where float32 products could 
 Idea     Joachims 1998; Wen et al. (ThunderSVM) 2018. Pairs are chosen by Fan, Chen and Lin's second order (2005), and
          over-relaxed.
 
-The gradient is kept in float64 as ``field = K beta`` over the points. Inside a block all is float32. Residuals are shifted
-there to lie around zero: the block solves for a correction, as in iterative refinement. There are three levels of precision.
-A run goes up by one level when rounding gets in the way.
+The gradient is kept in float64 as ``field = K beta`` over the points (`_field`). Inside a block all is float32. Residuals are
+shifted there to lie around zero: the block solves for a correction, as in iterative refinement. There are three levels of
+precision. A run goes up by one level when rounding gets in the way.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Raw, Status
-from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import PIECE, gram_among, make_tiles
 from svmcore.problem import measures
-from svmcore.simd import loops
 from svmcore.simd.lanes import UNITS_16
-from svmcore.simd.vector import BIG, ROWS
+from svmcore.simd.vector import BIG
 from svmcore.solvers import _block_jit as block_jit
 from svmcore.solvers._contract import STOPPED, Capabilities, Crawl, Criterion, SolverTask, product_work, rounding
 from svmcore.solvers._face import FaceResult, face_step
+from svmcore.solvers._field import BRIEF, DOUBLE, MIXED, SINGLE, Field
 from svmcore.solvers._watch import PROGRESS, Watch
 
 CAPABILITIES = Capabilities(
@@ -44,9 +42,6 @@ CAPABILITIES = Capabilities(
 )
 
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
-
-SINGLE, MIXED, DOUBLE = range(3)
-"""The levels of precision: all in float32, products in float64, and products and blocks in float64."""
 
 # The size of a working set. It holds all variables, up to SMALL of them. The limit is SMALL_COSTLY where kernel values are
 # costly, and SMALL_KEPT where all of them are in memory. Otherwise it has at least LEAST_BLOCK variables, and FREE_FACTOR
@@ -66,18 +61,6 @@ CROWDED = 0.55
 # is larger. A block of all variables is solved to the tolerance's share, but no further than to the share NOISE of the
 # violation: float32 residuals drift by so much. The last two stand with the loops.
 INNER = 0.05
-
-# Rounding of products. ROUNDING is the error of float32 ones per unit of |beta|; measured were 0.9 to 2.2 times that.
-# ROUNDING_64 is the error of float64 ones per unit of sum |beta|. Float32 will do while its rounding leaves the share
-# LEAST_GOAL of the tolerance. Before beta is known, its norm counts as TYPICAL, or less where its box is smaller.
-ROUNDING, ROUNDING_64 = 2e-7, 1e-15
-LEAST_GOAL = 0.3
-TYPICAL = 10.0
-
-# A product of at most SHORT kernel values is computed in one go. Nobody minds waiting for one of at most BRIEF operations,
-# which takes about a third of a second.
-SHORT = 1 << 28
-BRIEF = 1e10
 
 RUNAWAY = 1e50  # an objective below minus this counts as minus infinity
 HULLS_MEET = 1e-14  # the classes' hulls meet where their squared distance is below this share of the largest k(x, x)
@@ -101,13 +84,10 @@ FEW_FREE, MOST_FACE = 250, 400
 LEAST_HALF = 2048
 HALF_ERROR = 5e-6
 
-# A working set gets STEPS_PER_VARIABLE pair steps for each of its variables. Between two looks at the clock, and for
-# variables that no longer move, lie LEAST_PIECE pair steps, or PIECE_PER_VARIABLE for each variable if that is more. A
-# working set of at least LEAST_SHRUNK variables is left for those that still move, where they are less than the share SHRINK.
+# A working set gets STEPS_PER_VARIABLE pair steps for each of its variables. Between two looks at the clock lie LEAST_PIECE
+# pair steps, or PIECE_PER_VARIABLE for each variable if that is more.
 STEPS_PER_VARIABLE = 200
 LEAST_PIECE, PIECE_PER_VARIABLE = 5000, 2
-SHRINK = 0.7
-LEAST_SHRUNK = 512
 
 
 class Gauge(NamedTuple):
@@ -120,19 +100,12 @@ class Gauge(NamedTuple):
     violation: float
 
 
-class _BlockRun:
+class _BlockRun(Field):
     """The state of one run."""
 
     def __init__(self, qp: DualQP, K: KernelMatrix, start: FloatArray) -> None:
-        self.qp = qp
-        self.K = K
-        self.beta = start.copy()
-        self.tiles = make_tiles(K, centred=qp.centred)
-        self.field = np.zeros(-(-K.n // LANES) * LANES)
-        self.level = SINGLE
-        self.largest = float(np.max(np.abs(K.diagonal), initial=0.0))
+        super().__init__(qp, K, start)
         self.open_box = qp.open_box
-        self.one_each = qp.one_each(K.n)
         self.plain = self.one_each and not qp.diag.any()  # the residual is c - field
         self.previous = np.empty(0, np.int64)
         self.previous_free = 0
@@ -142,7 +115,6 @@ class _BlockRun:
         self.crawl = Crawl(len(start), 100 * len(start) + 20000, float(len(start)))
         self.gram: Any = None
         self.gram_of: tuple[IntArray, Any] | None = None
-        self.steps = 0
         self.outer = 0
         self.last_steps = self.last_free = 0
         self.last_face = (BIG, 0)  # the objective and the number of pair steps at the last face step
@@ -150,15 +122,8 @@ class _BlockRun:
         self.halves = bool(self.tiles.fits_16_bits and not qp.diag.any())
         self.last_half = (0, 0.0)
         self.first_violation = 0.0
-        self.fresh = False  # whether the field has just been computed in float64
-        self.remembered = False  # whether that was the very product that the certificate will ask for
         self.whole = True  # the field belongs to beta
         self.relax = block_jit.RELAX
-        self.exact = True  # the field carries no float32 error
-        self.moved = 0.0  # the sum of |coefficients| whose products went into the field
-        self.moved_single = 0.0  # the same of those that went in through float32, each times its error factor
-        if not self.largest < 1e30:
-            self.level = DOUBLE
 
     def gauge(self) -> Gauge:
         """Compute the residual, its extremes and the violation."""
@@ -169,106 +134,6 @@ class _BlockRun:
 
     def objective(self, gauge: Gauge) -> float:
         return measures.objective(self.qp, self.beta, gauge.v)
-
-    def rounding(self) -> float:
-        """How far float32 products have moved the residual, at most in typical cases."""
-        if self.exact:
-            return 0.0
-        moved = self.rounding_of_each * self.beta
-        return float(np.sqrt(np.vdot(moved, moved)))
-
-    @cached_property
-    def rounding_of_each(self) -> FloatArray:
-        """How far the float32 product of each variable alone moves the residual, for each unit of its coefficient."""
-        root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
-        return np.asarray(ROUNDING * root.max(initial=0.0) * root)
-
-    def goal(self, tol: float) -> float:
-        """If this field's violation is at most this, the exact one is below `tol`. 0 where rounding is too large to say so.
-
-        Without stored columns a product in float64 costs little more than the certificate that finds it remembered.
-        """
-        if not self.tiles.by_columns:
-            return tol
-        left = tol - 2.0 * self.rounding()
-        return left if left >= LEAST_GOAL * tol else 0.0
-
-    def doubtful(self, tol: float) -> bool:
-        """Whether rounding may have moved the residual by more than it may since it was computed."""
-        if self.fresh:
-            return False
-        single = 0.0 if self.tiles.by_columns else self.rounding()  # with stored columns the goal has seen to it
-        return single + ROUNDING_64 * self.largest * self.moved > 0.1 * tol
-
-    def residual_error(self) -> FloatArray:
-        """A bound on the error of each entry of the residual."""
-        double = ROUNDING_64 * self.largest * (self.moved + 1.0)
-        return double + self.moved_single * self.tiles.error_factor[self.qp.point]
-
-    def change(self, index: IntArray, step: FloatArray, control: Control | None) -> Status | None:
-        """field += K step, in pieces."""
-        if self.one_each:
-            points, coef = index, step
-        else:
-            total: FloatArray = np.bincount(self.qp.point[index], weights=step, minlength=self.K.n).astype(np.float64)
-            points = np.flatnonzero(total)
-            coef = total[points]
-        add = self.tiles.add if self.level == SINGLE else self.tiles.add_exactly
-        self.fresh = self.remembered = False
-        single = self.level == SINGLE and not self.tiles.exact_products
-        self.exact = self.exact and not single
-        size = float(np.abs(coef).sum())
-        self.moved += size
-        if single:
-            self.moved_single += float(np.abs(coef) @ self.tiles.error_factor[points])
-        rows = max(ROWS, PIECE // max(self.K.n, 1) // ROWS * ROWS)
-        brief = product_work(self.K, len(points)) <= BRIEF
-        for first in range(0, len(points), rows):
-            add(points[first : first + rows], coef[first : first + rows], self.field)
-            if control is not None and not brief and first + rows < len(points):
-                status = control.check(self.steps, np.nan, np.nan)
-                if status is not None:
-                    return status
-        return None
-
-    def known(self) -> tuple[Any, ...]:
-        """The field, and all that is known of it."""
-        return self.field.copy(), self.level, self.exact, self.moved, self.moved_single, self.fresh, self.remembered
-
-    def back_to(self, known: tuple[Any, ...]) -> None:
-        """Put the field back as it was, where a new one is only half done."""
-        self.field[:] = known[0]
-        self.level, self.exact, self.moved, self.moved_single, self.fresh, self.remembered = known[1:]
-
-    def refresh(self, level: int, control: Control | None) -> Status | None:
-        """Compute the field afresh, at a higher level of precision."""
-        support = np.flatnonzero(self.beta)
-        short = len(support) * self.K.n <= SHORT and product_work(self.K, len(support)) <= 10.0 * BRIEF
-        before = () if short else self.known()
-        self.level = max(self.level, level)
-        self.field[:] = 0.0
-        self.exact, self.moved, self.moved_single = True, 0.0, 0.0
-        self.fresh = self.level > SINGLE
-        if self.fresh and short and not self.tiles.by_columns:
-            # The product is computed in one piece, and the certificate will find it remembered.
-            self.field[: self.K.n] = kernel_product(self.qp, self.K, self.beta)
-            self.moved, self.remembered = float(np.abs(self.beta).sum()), True
-            return None
-        status = self.change(support, self.beta[support], None if short else control)
-        if status is not None:
-            self.back_to(before)
-            return status
-        self.fresh = self.level > SINGLE
-        return None
-
-    def foresee(self, tol: float) -> None:
-        """Start with float64 columns where float32 ones would not do in the end."""
-        if not self.tiles.by_columns:
-            return
-        box = float(np.minimum(np.maximum(self.qp.upper, -self.qp.lower), TYPICAL).max(initial=0.0))
-        size = min(TYPICAL, box * float(np.sqrt(len(self.beta))))
-        if 2.0 * ROUNDING * self.largest * size > (1.0 - LEAST_GOAL) * tol:
-            self.level = max(self.level, MIXED)
 
     def block_size(self, free: int) -> int:
         """How many variables the next working set takes."""
@@ -334,21 +199,14 @@ class _BlockRun:
         self, work: block_jit.WorkingSet, free: int, stop: float, limit: int, control: Control
     ) -> Status | None:
         """Pair steps until the block is solved to `stop`."""
+        m, equality = len(work.beta), self.qp.equality
         plain = self.level == DOUBLE or work.unit == 1.0
         tau = max(FLAT * self.largest, LEAST_CURVATURE) if plain else FLAT_16
-        budget = min(
-            self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * len(work.beta) + 10000, limit
+        end = self.steps + min(
+            self.steps_allowed(free) if 0 < free <= FEW_FREE else STEPS_PER_VARIABLE * m + 10000, limit
         )
-        return self.solve_part(work, stop, tau, self.steps + budget, control)
-
-    def solve_part(
-        self, work: block_jit.WorkingSet, stop: float, tau: float, end: int, control: Control
-    ) -> Status | None:
-        """`solve_block` until `end` pair steps have been taken. Calls itself for the variables that still move."""
-        m, equality = len(work.beta), self.qp.equality
-        solve = block_jit.pair_steps if equality else block_jit.single_steps
         piece = max(LEAST_PIECE, PIECE_PER_VARIABLE * m)
-        members = np.empty(m, np.int64)
+        solve = block_jit.pair_steps if equality else block_jit.single_steps
         direction: block_jit.Direction | None = None
         while self.steps < end:
             most = min(piece, end - self.steps)
@@ -356,22 +214,17 @@ class _BlockRun:
                 steps, violation, bits = solve(work, stop, self.relax, tau, most)
             else:
                 steps, violation, bits = block_jit.conjugate_steps(work, direction, MEMBERS, stop, tau, most)
-            if equality and np.count_nonzero((work.beta > work.lower) & (work.beta < work.upper)) <= CONJUGATE:
-                direction = direction or block_jit.new_direction(work)
-            else:
-                direction = None
             self.steps += steps
             self.bits |= bits
             if steps < piece:
                 return None
             status = control.check(self.steps, violation, np.nan)
-            count = block_jit.still_moving(work, members)
-            if status is None and 0 < count < SHRINK * m and m >= LEAST_SHRUNK:
-                part = _part(work, members[:count])
-                status = self.solve_part(part, stop, tau, end, control)
-                _put_back(part, work, members[:count])
             if status is not None:
                 return status
+            if equality and np.count_nonzero((work.beta > work.lower) & (work.beta < work.upper)) <= CONJUGATE:
+                direction = direction or block_jit.new_direction(work)
+            else:
+                direction = None
         return None
 
     def gram_type(self, m: int, gauge: Gauge) -> Any:
@@ -456,32 +309,6 @@ class _BlockRun:
         size = float(np.abs(self.beta).sum())
         norm = float(self.beta @ (self.qp.c - gauge.v - self.qp.diag * self.beta))
         return size > 0 and norm <= HULLS_MEET * self.largest * size**2
-
-
-def _part(work: block_jit.WorkingSet, members: IntArray) -> block_jit.WorkingSet:
-    """Some of the variables of a working set, as one of their own."""
-    m = len(members)
-    width = -(-m // LANES) * LANES
-    diagonal, values, rise, fall = (np.ones(width, work.values.dtype) for _ in range(4))
-    diagonal[:m], values[:m] = work.diagonal[members], work.values[members]
-    beta, lower, upper = work.beta[members], work.lower[members], work.upper[members]
-    gram = gram_among(work.gram, members)
-    part = block_jit.WorkingSet(gram, work.unit, diagonal, values, rise, fall, beta, lower, upper)
-    block_jit.start_masks(part)
-    return part
-
-
-def _put_back(part: block_jit.WorkingSet, work: block_jit.WorkingSet, members: IntArray) -> None:
-    """What has become of a `_part`, and the residuals of the others after it. In place: work."""
-    step = part.beta - work.beta[members]
-    moved = np.flatnonzero(step)
-    change = np.zeros(len(work.values))
-    coef = (work.unit * step[moved]).astype(work.values.dtype)
-    loops.add_rows(work.gram, members[moved], coef, 0, len(work.values), change)
-    work.values[:] -= change
-    work.values[members] = part.values[: len(members)]
-    work.beta[members] = part.beta
-    block_jit.start_masks(work)
 
 
 def run(task: SolverTask) -> Raw:

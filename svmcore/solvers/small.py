@@ -23,12 +23,13 @@ import numpy as np
 
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.threads import split
+from svmcore.kernel.grams import COSTLY
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import STAGGER, Real, groups_of
 from svmcore.kernel.products import SHAPES, shape_of
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import COSTLY, one_hot, single_frame
+from svmcore.kernel.tiles import one_hot, single_frame
 from svmcore.kernel.whole import gram_of
 from svmcore.simd import packing
 from svmcore.simd.vector import ROWS

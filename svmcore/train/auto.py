@@ -26,9 +26,9 @@ import math
 import numpy as np
 
 from svmcore._types import DualQP, KernelKind
+from svmcore.kernel.grams import COSTLY
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
-from svmcore.kernel.tiles import COSTLY
 from svmcore.solvers import interior, small
 
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
