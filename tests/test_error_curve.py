@@ -16,12 +16,13 @@ from svmcore import ConvergenceWarning, InputError, StoppedError, WorkProgress, 
 from svmcore.path import error_curve as _error_curve
 from svmcore.path import follower as _follower
 from svmcore.path.cross import Cross
+from svmcore.path.values import vectors
 
 
 def every_knot(path, X):
     """lambda f at all knots (rows of X x knots), from the recorded variables alone."""
     track = path._track
-    V = np.stack(list(path._vectors(np.arange(track.knot.shape[0]))))
+    V = np.stack(list(vectors(path, np.arange(track.knot.shape[0]))))
     cross = Cross(path._data, X)
     K = cross.block(np.arange(cross.n), cross.columns(np.arange(V.shape[1])))
     offset = 0.0 if path._data.equality else path._data.spec.kernel.offset

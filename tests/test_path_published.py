@@ -16,6 +16,7 @@ from svmcore import ConvergenceWarning, InputError, PublishedOptions, svm_path
 from svmcore.base import highs
 from svmcore.path import published as _path_paper
 from svmcore.path.measure import Point, Source, _products, check_path, null_dim_of_duplicates, stretches
+from svmcore.path.values import hat
 
 MODES = ["svd", "qr", "update"]
 needs_highspy = pytest.mark.skipif(highs.highspy() is None, reason="highspy is not installed")
@@ -508,7 +509,7 @@ def test_products_of_many_places_are_those_of_each(embedded, monkeypatch):
     assert kept["s"].whole
     stored, computed = Source(path, kept["s"]), Source(path)
     lam = path._track.knot[:, 0]
-    beta, bias = path._hat(lam)
+    beta, bias = hat(path, lam)
     exact = beta @ kept["s"].rows[:, : len(beta[0])].T
     calls = []
     for source in (stored, computed):

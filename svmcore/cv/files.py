@@ -11,8 +11,9 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.goals import Goal, divided
+from svmcore.cv.means import Curves
 from svmcore.cv.members import Member, Span, Strand, Study, features_of
-from svmcore.cv.result import Curves, PathCV
+from svmcore.cv.result import PathCV
 from svmcore.cv.scores import Curve, Score
 from svmcore.models import archive
 from svmcore.models.loss_curve import LossCurve

@@ -10,8 +10,8 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
+from svmcore.cv.means import best_of
 from svmcore.cv.members import Study
-from svmcore.cv.result import best_of
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import TABLE
 from svmcore.problem import border

@@ -14,9 +14,9 @@ from svmcore.cv.folds import Fold
 from svmcore.cv.gammas import Fixed
 from svmcore.cv.goals import HINGE
 from svmcore.cv.grams import Gram, Grams
+from svmcore.cv.means import Curves, best_of, equals_of
 from svmcore.cv.members import PathOfAll, PathTask, Result, Study, finish_fold, last_weight, run_task
 from svmcore.cv.progress import SharedProgress
-from svmcore.cv.result import Curves, best_of, equals_of
 from svmcore.cv.scores import Score
 from svmcore.kernel.matrix import available_threads
 

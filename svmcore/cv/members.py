@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,26 +15,26 @@ from svmcore._errors import InputError, StoppedError
 from svmcore._types import FloatArray, IntArray
 from svmcore.cv.curves import Decisions, signs
 from svmcore.cv.folds import Fold
-from svmcore.cv.goals import HINGE, ONE_CLASS, TUBE, Goal
+from svmcore.cv.goals import HINGE, ONE_CLASS, Goal
 from svmcore.cv.grams import Gram, WholeGram, part_for
 from svmcore.cv.progress import SharedProgress
 from svmcore.cv.scores import Outcome, Score, joined, rescaled
 from svmcore.cv.several import PathPiece, largest, support_of_all, voted
 from svmcore.kernel.table import facts_of, is_positive
-from svmcore.models.solution import Terms
 from svmcore.models.step_curve import StepCurve
 from svmcore.path.cross import Cross
-from svmcore.path.data import merged
+from svmcore.path.data import UNGROUPED, grouped
 from svmcore.path.driver import Way, follow_data, why_stalled
-from svmcore.path.family import data_of
+from svmcore.path.family import with_target
 from svmcore.path.headway import STALLED
-from svmcore.path.problem import Data, idle_sides
-from svmcore.path.result import Path, decisions, hats
+from svmcore.path.problem import Data, Form, idle_sides
+from svmcore.path.result import Path
+from svmcore.path.values import clipped, decisions, hats
 from svmcore.problem import border, formulations, labelling
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
 from svmcore.problem.division import Division, Sides
-from svmcore.train.forms import Problem, centre_of, demand_costs
+from svmcore.train.forms import centre_of, demand_costs
 
 _ROWS = 512  # validation rows looked at together
 _HELD = 1 << 22  # coefficients held at a time
@@ -125,48 +126,40 @@ class Study(NamedTuple):
             factors = labelling.class_factors(factors, self.classes, codes, weights)
         return np.asarray(factors[codes] if weights is None else factors[codes] * weights)
 
-    def problem(self, gamma: Any, rows: IntArray, part: Sides) -> Problem:
-        """The training problem of one machine of a fold that trains on these rows, for C = 1. All was checked before."""
-        loss, own = self.goal.loss, part.holds(self.codes[rows])
-        if loss == ONE_CLASS:
-            rows, own = rows[own], own[own]
-        weights, mine, scaling = self.weights_of(rows), rows[own], None
-        if self.form["standardize"]:
-            columns, X = self.columns(rows)
-            X, scaling = X[own], columns.standardized
-        else:
-            X = features_of(self, mine)
-            columns = Columns(X.shape[1], unit="kernel values") if self.precomputed else Columns(X.shape[1])
-        spec, equality = self.spec(gamma), bool(self.form["fit_intercept"])
-        costs = np.ones(mine.size) if weights is None else weights[own]
-        if loss == HINGE:
-            signs = np.where(part.positive(self.codes[mine]), 1.0, -1.0)
-            if weights is not None:
-                demand_costs(costs, signs > 0.0, signs < 0.0)
-            qp, classes = formulations.svc(signs, costs, HINGE, equality), np.array([0, 1])
-        else:
-            if weights is not None:
-                demand_costs(costs, slice(None))
-            qp, classes = formulations.svr(self.target(mine), costs, 0.0, TUBE, equality), None
-        centre = None if scaling is not None else centre_of(X, spec, qp)  # what is scaled is not far from zero
-        return Problem(qp, spec, X, classes, columns, Terms(1.0, loss), centre)
-
     def target(self, rows: IntArray) -> FloatArray:
         """The targets of some rows; of one class all are 1."""
         return np.ones(rows.size) if self.goal.target is None else self.goal.target[rows]
 
     def data(self, gamma: Any, rows: IntArray, part: Sides, threads: int = 1, shared: bool = False) -> Data:
-        """The data of the path of one machine. `shared`: its kernel is known, and its points need not be moved."""
-        problem = self.problem(gamma, rows, part)
-        if shared:
-            problem = problem._replace(centre=None)
-        own = rows[part.holds(self.codes[rows])]
-        key = None if self.same is None else self.same[own]
+        """The data of the path of one machine of a fold that trains on these rows. All was checked before.
+
+        `shared`: its kernel is known, and its points need not be moved.
+        """
+        loss, own = self.goal.loss, part.holds(self.codes[rows])
+        if loss == ONE_CLASS:
+            rows, own = rows[own], own[own]
+        weights, mine = self.weights_of(rows), rows[own]
+        spec, equality = self.spec(gamma), bool(self.form["fit_intercept"])
+        if self.form["standardize"]:
+            columns, X = self.columns(rows)
+            X = X[own]
+        else:
+            X = features_of(self, mine)
+            columns = Columns(X.shape[1], unit="kernel values") if self.precomputed else Columns(X.shape[1])
+            centre = None if shared else centre_of(X, spec, equality)  # what is scaled is not far from zero
+            if centre is not None:
+                X, columns = X - centre, replace(columns, centre=centre)
+        costs = np.ones(mine.size) if weights is None else weights[own]
+        signs = np.where(part.positive(self.codes[mine]), 1.0, -1.0) if loss == HINGE else np.ones(mine.size)
+        if weights is not None:
+            demand_costs(costs, *((signs > 0.0, signs < 0.0) if loss == HINGE else (slice(None),)))
+            costs = np.where(costs > formulations.NEGLIGIBLE, costs, 0.0)
+        form, classes = (Form(), np.array([0, 1])) if loss == HINGE else (self.goal.form, None)
+        data = Data(X, signs, costs, spec, classes, equality, UNGROUPED, threads, columns, form)
+        key = None if self.same is None else self.same[mine]
         if key is not None and int(np.bincount(key).max(initial=0)) < 2:
             key = None
-        if self.goal.loss == HINGE:
-            return merged(problem, threads, key)
-        return data_of(problem, self.target(own), self.goal.form, threads, key)
+        return grouped(data if loss == HINGE else with_target(data, self.target(mine)), key)
 
 
 class Strand(NamedTuple):
@@ -230,11 +223,10 @@ class Member(NamedTuple):
         place[self.train] = np.arange(size)
         coef, bias = np.zeros((C.size, len(paths), size)), np.empty((C.size, len(paths)))
         for j, (strand, path) in enumerate(zip(self.strands, paths, strict=True)):
-            top, end = path._track.knot[[0, -1], 0]
-            lam = np.maximum(1.0 / C, end) if path._track.open_top else np.clip(1.0 / C, end, top)
-            beta, hat = hats(path, lam)
+            lam = clipped(path._track, 1.0 / C)
+            beta, bias_hat = hats(path, lam)
             coef[:, j, place[strand.rows[path._data.groups.first]]] = beta / lam[:, None]
-            bias[:, j] = hat / lam
+            bias[:, j] = bias_hat / lam
         out = np.empty((C.size, self.test.size, len(paths)))
         cross = Cross(data, X)
         support = np.flatnonzero(coef.any(axis=(0, 1)))

@@ -23,6 +23,7 @@ from svmcore.cv.progress import CVProgress, SharedProgress
 from svmcore.cv.result import PathCV
 from svmcore.cv.scores import make_score
 from svmcore.path.data import row_keys
+from svmcore.path.driver import LAMBDA_MIN, ends_of
 from svmcore.problem import border, labelling
 from svmcore.problem.columns import names_of
 from svmcore.problem.division import STRATEGIES
@@ -111,7 +112,8 @@ def cv_path(
         cache_mb = border.number("cache_mb", cache_mb, low=0.0, strict=True)
     goal, score = goal_of(loss, score, epsilon, tau)
     align = border.choice("align", align or ALIGN[goal.loss == ONE_CLASS], ALIGN)
-    span = Span(*_ends(lambda_max, lambda_min, C_min, C_max), align == "C*n", cache_mb)
+    high, low = ends_of(lambda_max, LAMBDA_MIN if lambda_min is None else lambda_min, C_min, C_max)
+    span = Span(low, high, align == "C*n", cache_mb)
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     strategy = border.choice("classes", classes, STRATEGIES)
     study, scored = _study(X, y, form, span, weighing, feature_names, strategy, goal)
@@ -182,23 +184,6 @@ def _own(array: Any) -> Any:
 
 def _progress(time_limit: Any, callback: Any, verbose: Any) -> SharedProgress:
     return SharedProgress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
-
-
-def _ends(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float, float | None]:
-    """The smallest lambda, and the largest (None: where the path begins)."""
-    for C, lam, names in ((C_max, lambda_min, "C_max and lambda_min"), (C_min, lambda_max, "C_min and lambda_max")):
-        if C is not None and lam is not None:
-            raise InputError(f"{names} say the same, lambda = 1 / C; give one of them")
-    if C_max is not None:
-        low = 1.0 / border.number("C_max", C_max, low=0.0, strict=True)
-    else:
-        low = border.number("lambda_min", 1e-3 if lambda_min is None else lambda_min, low=0.0, strict=True)
-    if C_min is not None:
-        high = 1.0 / border.number("C_min", C_min, low=0.0, strict=True)
-        if high < low:  # not C_min > 1 / low, which rounds twice
-            raise InputError(f"C_min={C_min!r} is out of range; it must be at most C_max, here {1.0 / low:g}")
-        return low, high
-    return low, None if lambda_max is None else border.number("lambda_max", lambda_max, low=low)
 
 
 def _speak(found: FoundCurves, n_folds: int) -> None:

@@ -17,6 +17,7 @@ from svmcore.kernel.whole import part_of
 from svmcore.path.problem import Data, Form, Groups
 from svmcore.problem import border
 
+UNGROUPED = Groups(*np.empty((4, 0), dtype=np.int64))
 _SMALL = 1 << 25
 """A kernel matrix of at most so many bytes is made without a look at how much memory is free."""
 
@@ -62,22 +63,30 @@ def keys_of(problem: Any) -> Any:
     return row_keys(problem.X, target)
 
 
+def ungrouped(problem: Any, signs: FloatArray, weights: FloatArray, form: Form, n_threads: int) -> Data:
+    """The data of a checked problem, before `grouped`."""
+    columns = problem.columns if problem.centre is None else replace(problem.columns, centre=problem.centre)
+    return Data(
+        problem.points, signs, weights, problem.spec, problem.classes, problem.qp.equality, UNGROUPED, n_threads, columns,
+        form,
+    )  # fmt: skip
+
+
 def merged(problem: Any, n_threads: int, key: Any) -> Data:
     """The data of a classifier's path. `key` as in `grouped`."""
     qp: DualQP = problem.qp
-    n = problem.X.shape[0]
-    weights = np.zeros(n)
-    signs = np.ones(n)
+    weights, signs = np.zeros(problem.X.shape[0]), np.ones(problem.X.shape[0])
     weights[qp.point] = qp.upper - qp.lower
     signs[qp.point] = qp.c
-    return grouped(problem, weights, signs, Form(), n_threads, key)
+    return grouped(ungrouped(problem, signs, weights, Form(), n_threads), key)
 
 
-def grouped(problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_threads: int, key: Any) -> Data:
+def grouped(data: Data, key: Any) -> Data:
     """Merge duplicates: points of equal `key` share variables, whose boxes are the sums of theirs.
 
     `row_keys` says which points are equal, in label or target, too. Without a key all are kept apart.
     """
+    weights = data.weights
     kept = np.flatnonzero(weights)
     group = np.full(weights.size, -1, dtype=np.int64)
     if key is None:
@@ -93,11 +102,9 @@ def grouped(problem: Any, weights: FloatArray, signs: FloatArray, form: Form, n_
         share = np.zeros(weights.size)
         share[kept] = weights[kept] / total[group[kept]]
         of_each = kept[first[order]], np.bincount(group[kept], minlength=order.size)
-    groups = Groups(group, share, *(np.concatenate([a, a]) if form.twins else a for a in of_each))
-    columns = problem.columns if problem.centre is None else replace(problem.columns, centre=problem.centre)
-    return Data(
-        problem.points, signs, weights, problem.spec, problem.classes, problem.qp.equality, groups, n_threads, columns, form
-    )  # fmt: skip
+    return data._replace(
+        groups=Groups(group, share, *(np.concatenate([a, a]) if data.form.twins else a for a in of_each))
+    )
 
 
 class Twins:

@@ -141,14 +141,14 @@ def svm_path(
             'loss="squared_hinge" has no piecewise linear path, since K + lambda I moves; use the hinge, or train_svc'
         )
     border.choice("loss", loss, ("hinge",))
-    begin = time.perf_counter()
     mode = border.choice("factorization", factorization, FACTORIZATIONS)
-    options = _published_options(published, mode)
-    high, low = ends_of(lambda_max, lambda_min, C_min, C_max)
-    threads = border.threads(n_threads)
-    if max_events is not None:
-        max_events = border.integer("max_events", max_events, low=0)
-    control = new_control("path", time_limit, callback, verbose)
+    options = None
+    if published is not None or mode != "auto":
+        from svmcore.path.options import checked_options
+
+        options = checked_options(published, mode)
+    ends = ends_of(lambda_max, lambda_min, C_min, C_max)
+    begun = begin(ends, max_events, cache_mb, n_threads, time_limit, callback, verbose)
     names = names_of(X, feature_names)
     X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), kernel)
     problem = svc_problem(
@@ -157,9 +157,14 @@ def svm_path(
         standardize=standardize, feature_names=names,
     )  # fmt: skip
     prepared = time.perf_counter()
-    path = follow(problem, Way(high, low, mode, max_events, cache_mb, threads), control, options)
-    path.stats["seconds"]["check"] += prepared - begin
-    path.stats["seconds"]["total"] += prepared - begin
+    path = follow(problem, begun.way._replace(mode=mode), begun.control, options)
+    return finished(path, problem, prepared - begun.clock)
+
+
+def finished(path: Path, problem: Any, seconds: float) -> Path:
+    """The path of a checked problem, with the seconds of the checks. Warns if it is not what was asked for."""
+    path.stats["seconds"]["check"] += seconds
+    path.stats["seconds"]["total"] += seconds
     speak(path)
     warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=problem.columns.names)
     return path
@@ -180,6 +185,25 @@ class Way(NamedTuple):
     threads: int = 1
     again: bool = True
     breath: float = 0.0
+
+
+class Begun(NamedTuple):
+    """The checked limits of a path, and when this began."""
+
+    way: Way
+    control: Control
+    clock: float
+
+
+def begin(
+    ends: tuple[float | None, float], max_events: Any, cache_mb: Any, n_threads: Any, time_limit: Any, callback: Any,
+    verbose: Any,
+) -> Begun:  # fmt: skip
+    """Check the limits of a path."""
+    clock, threads = time.perf_counter(), border.threads(n_threads)
+    most = None if max_events is None else border.integer("max_events", max_events, low=0)
+    way = Way(*ends, max_events=most, cache_mb=cache_mb, threads=threads)
+    return Begun(way, new_control("path", time_limit, callback, verbose), clock)
 
 
 def follow(
@@ -214,7 +238,10 @@ def follow_data(
             record, top, store = track(problem, oracle_of(data, K), way, watch, smooth)
         else:
             record, top, store = _paper(problem, K, way, watch, options)
-        path = _assemble(data, problem, record, top)
+        followed = record.track._replace(open_top=top.open_top, found_top=top.found, bias_slope=top.bias_slope)
+        counts = {"null_dim_max": 0, "n_lp": 0, "n_special": 0, "n_backup": 0} | record.stats
+        kind = OneClassPath if data.form.kind == "one_class" else Path
+        path = kind(data, followed, counts, record.ended, problem)
         path._track = centred(path, store.products)
         path.stats |= {"factorization": way.mode, "n_kernel_evals": K.computed[0] if gram is None else 0}
         if path.ended == STALLED:
@@ -227,33 +254,6 @@ def follow_data(
         path.stats["seconds"]["measure"] = time.perf_counter() - tracked
     path.stats["seconds"] |= {"check": prepared - begin, "total": time.perf_counter() - begin}
     return path
-
-
-def _published_options(published: Any, mode: str) -> PublishedOptions | None:
-    """The options of a published mode. None for the fast tracker."""
-    if published is None and mode == "auto":
-        return None
-    from svmcore.base.highs import highspy
-    from svmcore.path.options import INTERIOR, SOLUTIONS, PublishedOptions
-
-    if published is None:
-        return PublishedOptions()
-    if not isinstance(published, PublishedOptions):
-        raise InputError(
-            f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
-        )
-    if mode == "auto":
-        raise InputError('published= is for factorization="svd", "qr" or "update"; "auto" takes none of its options')
-    for name in ("rank_tol", "start_tol", "backup_tol", "kkt_tol", "rate_tol", "step_tol"):
-        border.number(name, getattr(published, name), low=0.0, strict=True)
-    border.number("gap_tol", published.gap_tol, low=0.0, strict=True, infinite=True)
-    border.number("back", published.back, low=0.0, high=0.9, strict=True)
-    border.integer("most_blocked", published.most_blocked, low=1)
-    if border.choice("lp", published.lp, SOLUTIONS) == INTERIOR and highspy() is None:
-        raise InputError(
-            "lp='interior' needs highspy, since scipy's HiGHS ends at a vertex: pip install highspy, or leave lp out"
-        )
-    return published
 
 
 def ends_of(lambda_max: Any, lambda_min: Any, C_min: Any, C_max: Any) -> tuple[float | None, float]:
@@ -410,17 +410,6 @@ def _paper(
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
-
-
-def _assemble(data: Data, problem: BoxPath, followed: Followed, top: Top) -> Path:
-    stats = followed.stats
-    track = followed.track._replace(open_top=top.open_top, found_top=top.found, bias_slope=top.bias_slope)
-    stats.setdefault("null_dim_max", 0)
-    stats.setdefault("n_lp", 0)
-    stats.setdefault("n_special", 0)
-    stats.setdefault("n_backup", 0)
-    kind = OneClassPath if data.form.kind == "one_class" else Path
-    return kind(data, track, stats, followed.ended, problem)
 
 
 def _checked(path: Path, store: RowStore, way: Way, control: Control) -> dict[str, Any]:

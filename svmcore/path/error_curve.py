@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control
-from svmcore._errors import InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._types import FloatArray, IntArray
 from svmcore.base.door import reals
+from svmcore.models.loss_curve import LossCurve
 from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
@@ -105,8 +106,22 @@ class SignFollower(Follower):
         return Flips(changes.at[:n], some.start + changes.row[:n], changes.positive[:n])
 
 
-def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> tuple[Any, bool]:
-    """The error of a path on checked data, and whether all of its range is done. See `Path.error_curve`."""
+def curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> StepCurve | LossCurve:
+    """See `Path.error_curve`."""
+    curve, whole = _curve_of(path, X, y, sample_weight, control)
+    if not whole:
+        upper = path.parameter == "C"
+        reached = curve.C_max if isinstance(curve, StepCurve) else curve.span[upper]
+        warn(
+            f"the error curve ended early ({control.why}); it is exact up to {path.parameter}={reached:.6g} of "
+            f"{path._range[upper]:.6g}. Remedy: a larger time_limit, or fewer rows.",
+            ConvergenceWarning,
+        )
+    return curve
+
+
+def _curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -> tuple[StepCurve | LossCurve, bool]:
+    """The error, and whether all of the path's range is done."""
     data, kind = path._data, path._data.form.kind
     if X is None:
         if sample_weight is not None:

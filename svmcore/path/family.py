@@ -11,18 +11,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from svmcore._control import Control, new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray
-from svmcore.path.data import grouped, keys_of, snapped
-from svmcore.path.driver import LAMBDA_MIN, PathProgress, Way, ends_of, follow_data, speak
+from svmcore.path.data import grouped, keys_of, snapped, ungrouped
+from svmcore.path.driver import LAMBDA_MIN, Begun, PathProgress, begin, ends_of, finished, follow_data
 from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form
 from svmcore.path.result import Path
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
-from svmcore.problem.scales import warn_of_scales
 from svmcore.train.forms import Problem, svr_problem
 
 Progress = Callable[[PathProgress], Any]
@@ -73,9 +71,9 @@ def svr_path(
     """
     epsilon = border.number("epsilon", epsilon, low=0.0)
     ends = ends_of(lambda_max, lambda_min, C_min, C_max)
-    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
-    return begin.follow(
-        X, y, Form("svr", epsilon=epsilon), ends, merge_tol,
+    begun = begin(ends, max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    return _followed(
+        X, y, Form("svr", epsilon=epsilon), begun, merge_tol,
         kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
         feature_names=feature_names,
@@ -126,9 +124,9 @@ def epsilon_path(
     C = border.cost(C, "C", infinite=False)
     low = border.number("epsilon_min", epsilon_min, low=0.0)
     high = None if epsilon_max is None else border.number("epsilon_max", epsilon_max, low=low)
-    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
-    return begin.follow(
-        X, y, Form("epsilon", C=C), (high, low), merge_tol,
+    begun = begin((high, low), max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    return _followed(
+        X, y, Form("epsilon", C=C), begun, merge_tol,
         kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
         feature_names=feature_names,
@@ -184,9 +182,9 @@ def quantile_path(
             f"tau={tau!r} is so near to an end that rounding decides; it must be {_NEAREST:g} away from it"
         )
     ends = ends_of(lambda_max, lambda_min, C_min, C_max)
-    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
-    return begin.follow(
-        X, y, Form("quantile", tau=tau), ends, merge_tol,
+    begun = begin(ends, max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    return _followed(
+        X, y, Form("quantile", tau=tau), begun, merge_tol,
         kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=fit_intercept,
         intercept_scaling=intercept_scaling, sample_weight=sample_weight, standardize=standardize,
         feature_names=feature_names,
@@ -237,11 +235,11 @@ def one_class_path(
     (0.5, [1, -1])
     """
     ends = ends_of(lambda_max, lambda_min, C_min, C_max)
-    begin = _Begin(max_events, cache_mb, n_threads, time_limit, callback, verbose)
+    begun = begin(ends, max_events, cache_mb, n_threads, time_limit, callback, verbose)
     shape = X.shape if hasattr(X, "shape") else (len(X),) if hasattr(X, "__len__") else ()
     n = shape[0] if shape else 0
-    path = begin.follow(
-        X, np.ones(n), Form(ONE_CLASS), ends, merge_tol,
+    path = _followed(
+        X, np.ones(n), Form(ONE_CLASS), begun, merge_tol,
         kernel=kernel, gamma=gamma, degree=degree, coef0=coef0, fit_intercept=False, sample_weight=sample_weight,
         standardize=standardize, feature_names=feature_names,
     )  # fmt: skip
@@ -249,40 +247,15 @@ def one_class_path(
     return path
 
 
-class _Begin:
-    """The checked limits of a path, and the clock from the start."""
-
-    def __init__(
-        self, max_events: Any, cache_mb: Any, n_threads: Any, time_limit: Any, callback: Any, verbose: Any
-    ) -> None:
-        self.clock = time.perf_counter()
-        self.threads = border.threads(n_threads)
-        self.cache_mb = cache_mb
-        self.max_events = None if max_events is None else border.integer("max_events", max_events, low=0)
-        self.control: Control = new_control("path", time_limit, callback, verbose)
-
-    def follow(
-        self, X: Any, y: Any, form: Form, ends: tuple[float | None, float], merge_tol: Any, **problem: Any
-    ) -> Path:
-        """The path of a regression with targets y. One class has targets of 1. Warns if it is not what was asked for."""
-        names = names_of(X, problem["feature_names"])
-        X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), problem["kernel"])
-        checked_problem = svr_problem(X, y, 1.0, 0.0, **problem | {"feature_names": names})
-        target = border.vector(y, "y", checked_problem.X.shape[0])
-        data = data_of(checked_problem, target, form, self.threads, keys_of(checked_problem))
-        prepared = time.perf_counter()
-        way = Way(*ends, max_events=self.max_events, cache_mb=self.cache_mb, threads=self.threads)
-        path = follow_data(data, way, self.control)
-        path.stats["seconds"]["check"] += prepared - self.clock
-        path.stats["seconds"]["total"] += prepared - self.clock
-        speak(path)
-        warn_of_scales(
-            checked_problem.X,
-            checked_problem.spec.kernel,
-            checked_problem.by_scale,
-            names=checked_problem.columns.names,
-        )
-        return path
+def _followed(X: Any, y: Any, form: Form, begun: Begun, merge_tol: Any, **problem: Any) -> Path:
+    """The path of a regression with targets y. One class has targets of 1. Warns if it is not what was asked for."""
+    names = names_of(X, problem["feature_names"])
+    X = snapped(X, border.number("merge_tol", merge_tol, low=0.0), problem["kernel"])
+    checked_problem = svr_problem(X, y, 1.0, 0.0, **problem | {"feature_names": names})
+    target = border.vector(y, "y", checked_problem.X.shape[0])
+    data = data_of(checked_problem, target, form, begun.way.threads, keys_of(checked_problem))
+    prepared = time.perf_counter()
+    return finished(follow_data(data, begun.way, begun.control), checked_problem, prepared - begun.clock)
 
 
 def data_of(problem: Problem, target: FloatArray, form: Form, threads: int, key: Any) -> Data:
@@ -291,15 +264,19 @@ def data_of(problem: Problem, target: FloatArray, form: Form, threads: int, key:
     weights = np.zeros(n)
     half = problem.qp.point.size // 2
     weights[problem.qp.point[:half]] = problem.qp.upper[:half]
+    return grouped(with_target(ungrouped(problem, np.ones(n), weights, form, threads), target), key)
+
+
+def with_target(data: Data, target: FloatArray) -> Data:
+    """The data of a path of numbers, or of one class, with the targets of its points."""
+    form = data.form
     if form.kind == ONE_CLASS:
-        problem = problem._replace(classes=np.array([-1, 1]))
-        form = form._replace(level=-1.0)
-    else:
-        if form.kind == "epsilon":
-            _demand_boxes(form.C * float(weights.max()))
-        level = _middle(target[weights > 0.0]) if problem.qp.equality else 0.0
-        form = form._replace(target=target - level, level=level)
-    return grouped(problem, weights, np.ones(n), form, threads, key)
+        return data._replace(classes=np.array([-1, 1]), form=form._replace(level=-1.0))
+    if form.kind == "epsilon":
+        _demand_boxes(form.C * float(data.weights.max()))
+    # No digits are lost where the mean of targets is large.
+    level = float(np.median(target[data.weights > 0.0])) if data.equality else 0.0
+    return data._replace(form=form._replace(target=target - level, level=level))
 
 
 def _demand_boxes(largest: float) -> None:
@@ -309,8 +286,3 @@ def _demand_boxes(largest: float) -> None:
             f"C times the largest weight is {largest:g}; it must be from {border.SMALLEST_COST:g} to {border.LARGEST:g}. "
             "Scale C or the weights"
         )
-
-
-def _middle(target: FloatArray) -> float:
-    """The value that targets are measured from. So no digits are lost where their mean is large."""
-    return float(np.median(target))

@@ -29,6 +29,7 @@ from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import LOST
 from svmcore.path.replay import replay
+from svmcore.path.values import hat, vectors
 from svmcore.problem import measures
 
 ZERO = 1e-10
@@ -250,12 +251,12 @@ def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tupl
     knot = path._track.knot
     last = knot.shape[0] - 1
     follows = np.minimum(starts + 1, last)
-    vectors = path._vectors(np.unique(np.concatenate([starts, follows])))
+    kept = vectors(path, np.unique(np.concatenate([starts, follows])))
     known, held = -1, np.empty(0)
     for begin in range(0, starts.size, _TOGETHER):
         here, then = starts[begin : begin + _TOGETHER], follows[begin : begin + _TOGETHER]
         needed = np.unique(np.concatenate([here, then]))
-        b = np.array([held if k == known else next(vectors) for k in needed.tolist()])
+        b = np.array([held if k == known else next(kept) for k in needed.tolist()])
         known, held = int(needed[-1]), b[-1]
         now, end = b[np.searchsorted(needed, here)], b[np.searchsorted(needed, then)]
         at, beta = np.repeat(knot[here], 2, axis=0), np.repeat(now, 2, axis=0)  # each knot, and the middle behind it
@@ -275,7 +276,7 @@ def lost_share(path: Any) -> float:
         return 0.0
     record, suspects = replay(path), np.empty(_FIRST_SUSPECTS, dtype=np.int64)
     suspects = suspects[: int(curve_jit.lost_sums(record, LOST, np.empty(record.beta.size), suspects))]
-    shares = [abs(b.sum()) / max(np.abs(b).sum(), NONZERO) for b in path._vectors(suspects)]
+    shares = [abs(b.sum()) / max(np.abs(b).sum(), NONZERO) for b in vectors(path, suspects)]
     return float(max(shares, default=0.0))
 
 
@@ -380,7 +381,7 @@ def certify(path: Any, Cs: FloatArray, control: Control) -> tuple[KnotMeasures, 
 
     parts: list[KnotMeasures] = []
     for group in _groups(C.size, max(1, _HELD // path._problem.slope.size)):
-        point = Point(lam[group], *path._hat(lam[group]))
+        point = Point(lam[group], *hat(path, lam[group]))
         if not parts:
             with control.beginning():
                 product = source.times(point.beta, demanded)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from svmcore._errors import InputError
+from svmcore.problem import border
 
 INTERIOR = "interior"
 SOLUTIONS = ("vertex", INTERIOR)
@@ -37,3 +40,27 @@ class PublishedOptions(NamedTuple):
     increments: bool = False
     lp: Literal["vertex", "interior"] = "vertex"
     refine: bool = True
+
+
+def checked_options(published: Any, mode: str) -> PublishedOptions:
+    """The options of a published mode. The fast tracker takes none."""
+    from svmcore.base.highs import highspy  # the command line reads the table above without it
+
+    if published is None:
+        return PublishedOptions()
+    if not isinstance(published, PublishedOptions):
+        raise InputError(
+            f"published={published!r} is no PublishedOptions; give svmcore.PublishedOptions(check=False, ...)"
+        )
+    if mode == "auto":
+        raise InputError('published= is for factorization="svd", "qr" or "update"; "auto" takes none of its options')
+    for name in ("rank_tol", "start_tol", "backup_tol", "kkt_tol", "rate_tol", "step_tol"):
+        border.number(name, getattr(published, name), low=0.0, strict=True)
+    border.number("gap_tol", published.gap_tol, low=0.0, strict=True, infinite=True)
+    border.number("back", published.back, low=0.0, high=0.9, strict=True)
+    border.integer("most_blocked", published.most_blocked, low=1)
+    if border.choice("lp", published.lp, SOLUTIONS) == INTERIOR and highspy() is None:
+        raise InputError(
+            "lp='interior' needs highspy, since scipy's HiGHS ends at a vertex: pip install highspy, or leave lp out"
+        )
+    return published

@@ -11,7 +11,7 @@ piecewise linear. So phi is integrated exactly, upwards from its value at the sm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -19,20 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Callback, new_control
-from svmcore._errors import ConvergenceWarning, InputError, warn
-from svmcore._types import FloatArray, IntArray, KernelKind
+from svmcore._errors import InputError
+from svmcore._types import FloatArray, KernelKind
 from svmcore.base.door import reals
 from svmcore.base.frames import frame
 from svmcore.base.html import html_table
 from svmcore.base.threads import one_blas_thread
 from svmcore.models.loss_curve import LossCurve
 from svmcore.models.step_curve import OUTSIDE, StepCurve
-from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import CAUSES
 from svmcore.path.problem import BoxPath, Data, variables_of
 from svmcore.path.record import Track
-from svmcore.path.replay import replay
+from svmcore.path.values import clipped, decisions, hat, hats, vectors
 from svmcore.problem import border
 from svmcore.problem.columns import Columns, OfColumns
 
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
 _SAME = 1e-10  # events that are closer than this, relative to the size of the linear term, are one breakpoint
 _END = 1e-12  # an event that is so close to an end of the path, relatively, is at the end
-_CHUNK = 1 << 22  # so many kernel or decision values are held at a time
-_HELD = 1 << 16  # so many values of variables are written in one call
 
 
 class PathCertificate(NamedTuple):
@@ -179,7 +176,8 @@ class Path(OfColumns):
     def events(self) -> NDArray[Any]:
         """All changes of side, in order."""
         track = self._track
-        out = np.empty(track.event_lambda.size, dtype=self._event_type)
+        kinds = [(self._t_name, "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")]
+        out = np.empty(track.event_lambda.size, dtype=kinds)
         out[self._t_name] = track.event_lambda
         out["index"] = self._data.groups.first[track.event_index]
         names = np.array([["R", "L", "E"], ["L", "R", "E"]])  # a negative point at its lower end has alpha = C
@@ -193,10 +191,6 @@ class Path(OfColumns):
     def _t_name(self) -> str:
         """The name of what falls along the path."""
         return "epsilon" if self.parameter == "epsilon" else "lambda"
-
-    @property
-    def _event_type(self) -> np.dtype[Any]:
-        return np.dtype([(self._t_name, "f8"), ("index", "i8"), ("from", "U1"), ("to", "U1"), ("cause", "U8")])
 
     @cached_property
     def _distinct(self) -> FloatArray:
@@ -217,94 +211,36 @@ class Path(OfColumns):
             lam = lam[1:]
         return np.concatenate([ends[:1], lam, ends[1:]]) if ends[1] < ends[0] else ends[:1]
 
-    def _vectors(self, knots: IntArray) -> Iterator[FloatArray]:
-        """The variables at some knots, in increasing order.
-
-        Events give the bounds, and knots give the values on the elbow.
-        """
-        record = replay(self)
-        step = max(1, _HELD // record.beta.size)
-        for begin in range(0, knots.size, step):
-            yield from self._values_at(knots[begin : begin + step], record, int(knots[begin - 1]) if begin else 0)
-
-    def _values_at(self, knots: IntArray, record: curve_jit.Replay | None = None, now: int = 0) -> FloatArray:
-        """`_vectors` at once. The record is at knot `now`."""
-        record = replay(self) if record is None else record
-        out = np.empty((knots.size, record.beta.size))
-        curve_jit.values_at(record, now, knots, np.empty(record.beta.size), out)
-        return out
-
     def _lambdas_of(self, C: Any) -> tuple[FloatArray, FloatArray, bool]:
         """Lambda and C as arrays, and whether C was one number.
 
         On a path over epsilon these are epsilon and ones, because b is the dual variables themselves.
         """
-        if self.parameter == "epsilon":
-            return self._epsilons_of(C)
-        values = reals(C, "C")
+        name, track, values = self.parameter, self._track, reals(C, self.parameter)
         if values.ndim > 1:
-            raise InputError(f"C has {values.ndim} dimensions; give one number or a one-dimensional array")
-        flat = np.atleast_1d(values)
-        low, high = self.C_range
-        bad = ~(flat > 0) | (flat < low * (1 - OUTSIDE)) | (flat > high * (1 + OUTSIDE))
+            raise InputError(f"{name} has {values.ndim} dimensions; give one number or a one-dimensional array")
+        flat, (low, high) = np.atleast_1d(values), self._range
+        if name == "epsilon":
+            room, more = OUTSIDE * self._problem.level, "epsilon_min"
+            bad = ~(flat >= low - room) | ~(flat <= high + room) | (flat < 0.0) | np.isinf(flat)
+        else:
+            more = "lambda_min or a larger lambda_max"
+            bad = ~(flat > 0) | (flat < low * (1 - OUTSIDE)) | (flat > high * (1 + OUTSIDE))
         if bad.any():
             raise InputError(
-                f"C={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
-                "compute it with a smaller lambda_min or a larger lambda_max"
+                f"{name}={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
+                f"compute it with a smaller {more}"
             )
-        lam = 1.0 / flat
-        end = self._track.knot[-1, 0]
-        lam = np.maximum(lam, end)
-        if not self._track.open_top:
-            lam = np.minimum(lam, self._track.knot[0, 0])
-        return lam, flat, values.ndim == 0
-
-    def _epsilons_of(self, epsilon: Any) -> tuple[FloatArray, FloatArray, bool]:
-        values = reals(epsilon, "epsilon")
-        if values.ndim > 1:
-            raise InputError(f"epsilon has {values.ndim} dimensions; give one number or a one-dimensional array")
-        flat = np.atleast_1d(values)
-        low, high = self._range
-        room = OUTSIDE * self._problem.level
-        bad = ~(flat >= low - room) | ~(flat <= high + room) | (flat < 0.0) | np.isinf(flat)
-        if bad.any():
-            raise InputError(
-                f"epsilon={flat[bad][0]:g} lies outside the path, which covers {low:.6g} to {high:.6g}; "
-                "compute it with a smaller epsilon_min"
-            )
-        return np.clip(flat, low, high), np.ones(flat.size), values.ndim == 0
-
-    def _hat(self, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """beta-hat, with one row per lambda, and bias-hat."""
-        track = self._track
-        at = track.knot[:, 0]
-        order = np.argsort(-lam, kind="stable")
-        right = np.minimum(np.searchsorted(-at, -lam[order]), at.size - 1)
-        left = np.maximum(right - 1, 0)
-        t0, t1 = at[left], at[right]
-        apart = np.where(t0 > t1, t0 - t1, 1.0)
-        mu = np.where(t0 > t1, (t0 - lam[order]) / apart, 0.0)
-        rest = np.where(t0 > t1, (lam[order] - t1) / apart, 1.0)
-        out = np.empty((lam.size, self._problem.slope.size))
-        step = max(1, _CHUNK // out.shape[1])
-        for begin in range(0, lam.size, step):
-            some = slice(begin, begin + step)
-            ends = np.concatenate([left[some], right[some]])  # of one lambda they are in order
-            needed, place = (ends, slice(None)) if lam.size == 1 else np.unique(ends, return_inverse=True)
-            above, below = np.split(self._values_at(needed)[place], 2)
-            # Their difference would lose what is small below.
-            between = rest[some, None] * above + mu[some, None] * below
-            out[order[some]] = np.where(above == below, above, between)
-        bias = np.empty(lam.size)
-        bias[order] = rest * track.knot[left, 1] + mu * track.knot[right, 1]
-        return out, np.where(lam > at[0], bias + track.bias_slope * (lam - at[0]), bias)
+        if name == "epsilon":
+            return np.clip(flat, low, high), np.ones(flat.size), values.ndim == 0
+        return clipped(track, 1.0 / flat), flat, values.ndim == 0
 
     # ---- views ---------------------------------------------------------------------------------------------------
 
     def dual_coef(self, C: Any) -> FloatArray:
         """y_i alpha_i of all n training points. With an array of C: one row per C."""
         lam, C, scalar = self._lambdas_of(C)
-        beta, _ = self._hat(lam)
+        beta, _ = hat(self, lam)
         data, problem, groups = self._data, self._problem, self._data.groups
         lower, upper = problem.lower, problem.upper
         if data.form.twins:  # at most one of a point's two variables is not zero
@@ -371,7 +307,7 @@ class Path(OfColumns):
         at = track.knot[:, 0]
         if self._sum_c is None:
             knots = np.arange(at.size)
-            self._sum_c = np.array([float(self._problem.slope @ v) for v in self._vectors(knots)])
+            self._sum_c = np.array([float(self._problem.slope @ v) for v in vectors(self, knots)])
         total = self._sum_c
         pieces = 0.5 * (total[1:] + total[:-1]) * (at[:-1] - at[1:])
         phi = track.phi_end - np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
@@ -476,16 +412,7 @@ class Path(OfColumns):
         from svmcore.path.error_curve import curve_of
 
         with new_control("error curve", time_limit, callback, verbose) as control:
-            curve: StepCurve | LossCurve
-            curve, whole = curve_of(self, X, y, sample_weight, control)
-        if not whole:
-            reached = curve.C_max if isinstance(curve, StepCurve) else curve.span[self.parameter == "C"]
-            warn(
-                f"the error curve ended early ({control.why}); it is exact up to {self.parameter}={reached:.6g} of "
-                f"{self._range[self.parameter == 'C']:.6g}. Remedy: a larger time_limit, or fewer rows.",
-                ConvergenceWarning,
-            )
-        return curve
+            return curve_of(self, X, y, sample_weight, control)
 
     # ---- out of the path -----------------------------------------------------------------------------------------
 
@@ -497,7 +424,7 @@ class Path(OfColumns):
         """The columns of `to_frame` as a dict of arrays."""
         if border.choice("what", what, ("breakpoints", "events")) == "events":
             events = self.events
-            return {name: events[name] for name in self._event_type.names or ()}
+            return {name: events[name] for name in events.dtype.names or ()}
         counts = self.support_counts()
         values = {} if self.parameter == "epsilon" else {"C": self.Cs}
         sets = {name: counts[name] for name in "ELR"}
@@ -565,29 +492,6 @@ class Path(OfColumns):
         from svmcore.path.solution import save_path
 
         save_path(self, file)
-
-
-def hats(path: Path, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The variables, one row per lambda, and the bias of f with what the kernel's offset adds."""
-    beta, bias = path._hat(lam)
-    return beta, bias if path._data.equality else bias + path._data.spec.kernel.offset * beta.sum(axis=1)
-
-
-def decisions(path: Path, C: Any, cross: Cross) -> FloatArray:
-    """f(x) of the rows of `cross`, one row per C."""
-    lam, _, _ = path._lambdas_of(C)
-    beta, bias = hats(path, lam)
-    support = np.flatnonzero(np.any(beta != 0.0, axis=0))
-    coef, columns = np.ascontiguousarray(beta[:, support]), cross.columns(support)
-    out = np.empty((bias.size, cross.n))
-    step = max(1, _CHUNK // max(1, support.size))
-    for start in range(0, cross.n, step):
-        rows = np.arange(start, min(start + step, cross.n))
-        out[:, rows] = coef @ cross.block(rows, columns).T
-    out += bias[:, None]
-    out /= path._divisor(lam)[:, None]
-    out += path._data.form.level
-    return out
 
 
 __all__ = ["Path", "PathCertificate", "StepCurve"]

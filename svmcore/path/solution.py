@@ -20,6 +20,7 @@ from svmcore.path.one_class import OneClassPath
 from svmcore.path.problem import Data, Form, Groups, dual_at
 from svmcore.path.record import Track
 from svmcore.path.result import Path, PathCertificate
+from svmcore.path.values import hat
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.certify import Certificate, certificate
@@ -44,7 +45,7 @@ def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, interc
 
 def _beta(path: Path, C: FloatArray) -> FloatArray:
     lam, C, _ = path._lambdas_of(C)
-    beta, _ = path._hat(lam)
+    beta, _ = hat(path, lam)
     return beta * C[:, None]
 
 

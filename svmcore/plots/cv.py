@@ -10,7 +10,8 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.calibration import Calibrator, VennAbers
-from svmcore.cv.result import Mean, PathCV
+from svmcore.cv.means import Mean
+from svmcore.cv.result import PathCV
 from svmcore.models.loss_curve import LossCurve
 from svmcore.plots.canvas import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
 

@@ -95,12 +95,12 @@ def checked_points(X: Any, kernel: Any) -> Any:
     return X
 
 
-def centre_of(X: Any, spec: KernelSpec, qp: DualQP) -> FloatArray | None:
+def centre_of(X: Any, spec: KernelSpec, centred: bool) -> FloatArray | None:
     """The mean of the points, where it is all they have in common with large numbers (time stamps, say).
 
     With the linear kernel and an intercept a translation changes nothing: its terms cancel, and so do the digits.
     """
-    if spec.kernel.kind != KernelKind.LINEAR or not qp.centred or is_sparse(X):
+    if spec.kernel.kind != KernelKind.LINEAR or not centred or is_sparse(X):
         return None
     step = X[0] - X[-1]
     if float(step @ step) > _FAR_APART * float(X[0] @ X[0]):
@@ -137,7 +137,7 @@ def svc_problem(
     if class_weight is not None:
         codes = (signs > 0).astype(np.int64)
         terms = terms._replace(factors=tuple(labelling.class_factors(class_weight, classes, codes, weights).tolist()))
-    centre = centre_of(X, spec, qp) if like is None else like.centre
+    centre = centre_of(X, spec, qp.centred) if like is None else like.centre
     return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
@@ -180,7 +180,7 @@ def svr_problem(
     else:
         qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
     qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
-    centre = centre_of(X, spec, qp) if like is None else like.centre
+    centre = centre_of(X, spec, qp.centred) if like is None else like.centre
     return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
 
 
