@@ -12,7 +12,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,17 +57,11 @@ class Common(NamedTuple):
         return {name: form[name] for name in ("kernel", "gamma", "degree", "coef0") if name in form}
 
 
-class Together(Protocol):
-    """Machines between classes that share what they read. Where it has no answer, `train_svc` is asked."""
+def together(study: Common, gram: FloatArray | None, run: Run) -> OverMatrix | NearMargins | None:
+    """Tasks over one kernel matrix; or, of more points, machines over points near the margin; or nothing.
 
-    def machines(
-        self, which: Division, costs: list[Any], nus: list[Any], control: Control
-    ) -> list[Pending | Solution | None]:
-        """The machines that take no more than this, until the control says no."""
-
-
-def together(study: Common, gram: FloatArray | None, run: Run) -> Together | None:
-    """Tasks over one kernel matrix; or, of more points, machines over points near the margin; or nothing."""
+    Where it has no answer, `train_svc` is asked.
+    """
     n, kernel = study.codes.size, study.spec.kernel
     if n < small.LEAST:
         return None
@@ -152,7 +146,7 @@ class OverMatrix:
     def machines(
         self, which: Division, costs: list[Any], nus: list[Any], control: Control
     ) -> list[Pending | Solution | None]:
-        """As `Together.machines`."""
+        """The machines that take no more than the matrix, until the control says no."""
         out: list[Pending | Solution | None] = [None] * len(costs)
         costs = [border.cost(C) for C in costs]
         nus = [None if nu is None else border.share("nu", nu) for nu in nus]
@@ -234,7 +228,7 @@ class NearMargins:
     def machines(
         self, which: Division, costs: list[Any], nus: list[Any], control: Control
     ) -> list[Pending | Solution | None]:
-        """As `Together.machines`; those of a thread one after the other."""
+        """As `OverMatrix.machines`; those of a thread one after the other."""
         out: list[Pending | Solution | None] = [None] * len(costs)
         costs = [border.cost(C) if nu is None else np.inf for C, nu in zip(costs, nus, strict=True)]
 

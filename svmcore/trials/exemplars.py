@@ -16,7 +16,7 @@ from svmcore._control import new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import NONZERO, FloatArray, KernelKind, Status
-from svmcore.base.parallel import run_all, worker_count
+from svmcore.base.parallel import worker_count
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, available_threads
 from svmcore.kernel.points import is_sparse, stacked
@@ -30,7 +30,8 @@ from svmcore.solvers._crowd import Crowd, Manner, Matrices, expects_few, guests_
 from svmcore.solvers._crowd_jit import BIAS, GAP, PRIMAL, STEPS, VIOLATION
 from svmcore.train.forms import one_class_problem
 from svmcore.train.functions import train_svc
-from svmcore.trials.labellings import USUAL_TOL, demand_size, missed, speak
+from svmcore.trials.labellings import USUAL_TOL, demand_size
+from svmcore.trials.slices import Ending, Violations, in_slices
 
 _CLASSES = np.array([-1, 1])
 _SLICE = 1024  # queries that are answered in one go, by a worker that copies the matrices for it
@@ -207,19 +208,13 @@ def exemplars(
         feature_names=feature_names,
     )  # fmt: skip
     stage = _stage(Q, problem, C, border.sample_weights(sample_weight, problem.X.shape[0]), class_weight, workers)
-    m, status, got = stage.Q.shape[0], Status.CONVERGED, []
-    matrices = stage.matrices()
+    m, matrices = stage.Q.shape[0], stage.matrices()
     with new_control("exemplars", time_limit, callback, verbose) as control:
         few = expects_few(matrices, stage.crowd(0, min(TOGETHER, m), few=True), tol)
-        cuts = [(k, min(k + _SLICE, m)) for k in range(0, m, _SLICE)]
-        for part in run_all(_some, [(stage, matrices, few, tol, a, b) for a, b in cuts], n_jobs):
-            got.append(part)
-            done = cuts[len(got) - 1][1]
-            reason = control.step(done / m)
-            if reason is not None and done < m:
-                status = reason
-                break
-    return _joined(got, stage, tol, status, begin)
+        ended = Ending(control, m)
+        found = in_slices(_some, lambda a, b: (stage, matrices, few, tol, a, b), _SLICE, m, n_jobs, ended)
+        got = [part for _, part in found]
+    return _joined(got, stage, tol, ended.status, begin)
 
 
 def _stage(Q: Any, problem: Any, C: float, weights: FloatArray | None, class_weight: Any, workers: int) -> _Stage:
@@ -256,7 +251,7 @@ def _joined(got: list[tuple[Any, ...]], stage: _Stage, tol: float, status: Statu
     told, weight = (np.concatenate([part[k] for part in got]) for k in range(2))
     coef = sparse.csr_matrix(sparse.vstack([part[2] for part in got]))
     violation, gap, primal = (np.ascontiguousarray(told[:, k]) for k in (VIOLATION, GAP, PRIMAL))
-    speak(missed(violation, tol), len(violation), float(violation.max()), tol)
+    Violations(tol).add(violation).speak()
     return Exemplars(
         weight, coef, stage.intercepts(told[:, BIAS], weight, coef), violation, gap, gap / np.maximum(abs(primal), NONZERO),
         primal, told[:, STEPS].astype(np.int64), tol, status, time.perf_counter() - begin, stage,

@@ -12,27 +12,14 @@ from numpy.typing import NDArray
 from svmcore._control import new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
-from svmcore._types import FloatArray, Status
+from svmcore._types import NONZERO, FloatArray, Status
 from svmcore.base.frames import frame
-from svmcore.base.parallel import run_all, worker_count
+from svmcore.base.parallel import worker_count
 from svmcore.kernel.matrix import available_threads
 from svmcore.problem import border
 from svmcore.train.functions import train_svc
-from svmcore.trials.labellings import (
-    CHUNK,
-    Judged,
-    Stack,
-    Wording,
-    checked_matrices,
-    gram_of_rows,
-    learned,
-    missed,
-    of_stack,
-    parts,
-    pilots,
-    setting_of,
-    speak,
-)
+from svmcore.trials.labellings import Stack, Trial, Wording, checked_matrices, gram_of_rows, learned, setting_of
+from svmcore.trials.slices import CHUNK, Ending, Judged, Violations, in_slices, joined, of_stack, parts, pilots
 
 _ALL = 4  # arrays of the size of the decision values that are there at a time
 
@@ -147,43 +134,25 @@ def cross_val_many(
     if setting.all_costs:
         raise InputError('C="path" is for permutation_test; cv_path gives the score of one labelling for every C')
     border.memory(8.0 * _ALL * m * n * len(setting.costs), "the decision values", "give fewer columns at a time")
-    reason: list[Status] = []
     with new_control("cross_val_many", time_limit, callback, verbose) as control:
-
-        def ended(done: int) -> bool:
-            status = control.step(done / m)
-            reason.extend([] if status is None else [status])
-            return status is not None
-
+        ended = Ending(control, m)
         if stack is None:
             matrices = checked_matrices(gram)
-            got = list(parts(setting, matrices, pilots(setting, matrices, codes), codes, n_jobs, ended=ended))
+            got = list(parts(setting, matrices, pilots(setting, matrices, codes), codes, n_jobs, ended))
         else:
-            worker_count(n_jobs)
-            cuts = [(k, min(k + CHUNK, m)) for k in range(0, m, CHUNK)]
-            got = []
-            for part in run_all(of_stack, [(setting, stack, codes, *cut) for cut in cuts], n_jobs):
-                got.append(part)
-                if ended(cuts[len(got) - 1][1]):
-                    break
-    done = sum(len(part.scores) for part in got)
-    status = reason[0] if reason and done < m else Status.CONVERGED
-    return _result(got, setting, np.ndim(C) > 0, status, time.perf_counter() - begin)
+            slices = in_slices(of_stack, lambda a, b: (setting, stack, codes, a, b), CHUNK, m, n_jobs, ended)
+            got = [part for _, part in slices]
+    return _result(joined(got), setting, np.ndim(C) > 0, ended.status, time.perf_counter() - begin)
 
 
-def _result(got: list[Judged], setting: Any, several: bool, status: Status, seconds: float) -> ManyFolds:
-    """The arrays of all parts, without the axis of C where there is one value."""
-    if not got:
-        raise InputError("there is no labelling; give at least one column of Y")
-
-    def whole(name: str) -> FloatArray:
-        array = np.concatenate([getattr(part, name) for part in got])
-        return array if several else array[:, 0]
-
-    gap, primal = whole("gap"), whole("primal")
-    violation = whole("violation")
-    speak(missed(violation, setting.tol), violation.size, float(violation.max()), setting.tol)
+def _result(got: Judged, setting: Trial, several: bool, status: Status, seconds: float) -> ManyFolds:
+    """The arrays without the axis of C where there is one value."""
+    scores, decisions, violation, gap, primal = (
+        array if several else array[:, 0]
+        for array in (got.scores, got.decisions, got.violation, got.gap, got.primal) if array is not None
+    )  # fmt: skip
+    Violations(setting.tol).add(violation).speak()
     return ManyFolds(
-        whole("scores"), whole("decisions"), violation, gap, gap / np.maximum(np.abs(primal), np.finfo(float).tiny),
-        setting.classes, setting.costs, setting.score, setting.tol, status, seconds,
+        scores, decisions, violation, gap, gap / np.maximum(np.abs(primal), NONZERO), setting.classes, setting.costs,
+        setting.score, setting.tol, status, seconds,
     )  # fmt: skip

@@ -7,7 +7,6 @@ problem -> kernel matrix -> tasks -> engine -> decision values out of fold -> sc
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,39 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import ConvergenceWarning, InputError, warn
-from svmcore._types import FloatArray, IntArray, Kernel, KernelKind
+from svmcore._types import FloatArray, Kernel, KernelKind
 from svmcore.base.door import entered
-from svmcore.base.parallel import run_all
 from svmcore.base.threads import one_blas_thread
 from svmcore.cv.grams import squared_distances
-from svmcore.cv.search import cv_path
-from svmcore.cv.trials import COUNTED, FoldNumbers, Judge, Plan, first_lack, judged, make_judge, make_plan
+from svmcore.cv.trials import COUNTED, FoldNumbers, Judge, Plan, first_lack, make_judge, make_plan
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import facts_of
 from svmcore.kernel.whole import whole_kernel
 from svmcore.problem import border, labelling
-from svmcore.simd.passes import TOGETHER
-from svmcore.solvers._crowd import (
-    SLICE,
-    Manner,
-    Matrices,
-    Scaled,
-    booth_for,
-    crowd_of,
-    harvest,
-    matrices_of,
-    pilot,
-    scaled,
-)
-from svmcore.solvers._crowd_jit import GAP, PRIMAL, VIOLATION
+from svmcore.solvers._crowd import Matrices, Scaled, crowd_of, matrices_of, scaled
 from svmcore.train.forms import one_class_problem
 
 MOST_ROWS = 2000  # beyond, kernel matrices and their forms leave every cache, and other functions are as fast
 EXACT_TOL = 1e-6  # the usual tolerance where a score is not a count of rows
 USUAL_TOL = 1e-3
-CHUNK = 16  # kernel matrices that are done between two looks at the clock
-_KEPT = 4000  # so many rows of labellings at least are done in one go where that saves kernel values
-_PILOT = 10  # so many labellings are enough for a pilot
 _NEGATIVE = -1e-6  # an eigenvalue below this share of the largest one is not the rounding of float32
 LOSSES = ("hinge", "epsilon_insensitive")
 
@@ -124,161 +105,6 @@ class Trial:
                         "folds (cv=5), fewer of them, or leave a class out that has too few rows"
                     )
             before += each.n_folds
-
-
-class Judged(NamedTuple):
-    """What came out of some labellings: scores, violations, gaps, primals (labellings, costs, folds); decision values.
-
-    Of all C there is one score, the best one, for all folds together, and `best` is where it is.
-    """
-
-    scores: FloatArray
-    violation: FloatArray
-    gap: FloatArray
-    primal: FloatArray
-    decisions: FloatArray | None  # (labellings, costs, n), and with several classes a last axis of pairs
-    best: FloatArray | None = None
-
-
-def part_of(setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any, first: int) -> Judged:
-    """Fold, solve and judge some labellings, of which the first has the number `first`."""
-    if setting.all_costs:
-        return _of_all_costs(setting, matrices, codes, first)
-    rounds = setting.plan.rounds(codes)
-    setting.demand(codes, rounds, first)
-    booth, certain = booth_for(matrices), setting.judge in COUNTED or len(setting.pairs) > 1
-    scores, told = [], []
-    decisions: list[FloatArray] = []
-    for cost, by_inverse in zip(setting.costs, inverse, strict=True):
-        way, own = Manner(setting.tol, by_inverse, certain, own=setting.own), []
-        for each in rounds:
-            found = [harvest(matrices, setting.crowd(codes, pair, each, cost), way, booth) for pair in setting.pairs]
-            values = np.stack([one.decisions for one in found], axis=-1)
-            measures = np.stack([one.told.reshape(len(codes), each.n_folds, -1) for one in found])
-            own.append((_scores(setting, codes, values, each), measures, values))
-        scores.append(np.concatenate([score for score, _, _ in own], axis=1))
-        told.append(np.concatenate([measure for _, measure, _ in own], axis=2))
-        if setting.keep:
-            decisions.append(_merged([values for _, _, values in own]))
-    all_told = np.stack(told, axis=2)  # (pairs, labellings, costs, folds, measures)
-    kept = np.stack(decisions, axis=1) if setting.keep else None
-    return Judged(
-        np.stack(scores, axis=1), all_told[..., VIOLATION].max(axis=0), all_told[..., GAP].sum(axis=0),
-        all_told[..., PRIMAL].sum(axis=0), kept if kept is None or kept.shape[-1] > 1 else kept[..., 0],
-    )  # fmt: skip
-
-
-class _Known(NamedTuple):
-    """Folds as a splitter: rows may be validated several times, or never."""
-
-    folds: list[tuple[IntArray, IntArray]]
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> list[tuple[IntArray, IntArray]]:
-        """The folds."""
-        return self.folds
-
-
-def _of_all_costs(setting: Trial, matrices: Matrices, codes: Any, first: int) -> Judged:
-    """`part_of` where the score of a labelling is the best one over every C, from exact paths."""
-    assert setting.classes is not None
-    assert isinstance(setting.judge, str)
-    n, balanced = codes.shape[1], setting.factors[0] < 0.0
-    share = "balanced" if balanced else dict(zip(setting.classes.tolist(), setting.factors.tolist(), strict=True))
-    told = []
-    for p, row in enumerate(codes):
-        rounds = setting.plan.rounds(row[None])
-        setting.demand(row[None], rounds, first + p)
-        every = [(each.folds[0], k) for each in rounds for k in range(each.n_folds)]
-        folds = [(np.flatnonzero((own != k) & (own >= 0)), np.flatnonzero(own == k)) for own, k in every]
-        found = cv_path(
-            matrices.double[:, :n], setting.classes[row], cv=_Known(folds), kernel="precomputed", score=setting.judge,
-            sample_weight=setting.weights, weight_score=False, class_weight=share,
-        )  # fmt: skip
-        told.append((1.0 - found.best_error, found.stats["max_gap"], found.best_C))
-    scores, gaps, best = (np.array(each)[:, None, None] for each in zip(*told, strict=True))
-    return Judged(scores, np.zeros_like(scores), gaps, np.ones_like(scores), None, best[:, 0, 0])
-
-
-def _merged(values: list[FloatArray]) -> FloatArray:
-    """Decision values of several rounds: the mean where a row is left out several times, NaN where it never is."""
-    if len(values) == 1:
-        return values[0]
-    known = [~np.isnan(each) for each in values]
-    count = np.sum(known, axis=0)
-    total = np.sum([np.where(there, each, 0.0) for there, each in zip(known, values, strict=True)], axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def _scores(setting: Trial, codes: Any, values: FloatArray, rounds: FoldNumbers) -> FloatArray:
-    """The score of every labelling and fold."""
-    if setting.classes is None or len(setting.classes) == 2:
-        truth = codes if setting.classes is None or isinstance(setting.judge, str) else setting.classes[codes]
-        signs = setting.values(codes, (1, 0))
-        return judged(setting.judge, signs, np.ascontiguousarray(values[..., 0]), rounds, truth)
-    chosen = chosen_classes(values, setting.pairs, len(setting.classes))
-    if not isinstance(setting.judge, str):
-        return judged(setting.judge, codes, setting.classes[chosen], rounds, setting.classes[codes])
-    right = np.where(chosen == codes, 1.0, -1.0)
-    if setting.judge == "accuracy":
-        return judged("accuracy", np.ones(codes.shape), right, rounds, codes)
-    each = [judged("accuracy", (codes == c) * 1.0, right, rounds, codes) for c in range(len(setting.classes))]
-    there = ~np.isnan(each)
-    return np.asarray(np.where(there, each, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
-
-
-def chosen_classes(values: FloatArray, pairs: list[tuple[int, int]], n_classes: int) -> IntArray:
-    """The class that most pairs vote for, the first one of several; `values` have a last axis of pairs."""
-    votes = np.zeros((*values.shape[:-1], n_classes), np.int64)
-    for k, (above, below) in enumerate(pairs):
-        win = values[..., k] > 0.0
-        votes[..., above] += win
-        votes[..., below] += ~win
-    return np.asarray(votes.argmax(axis=-1))
-
-
-def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
-    """For each cost, whether the inverse is asked first. The first labellings decide, by counts."""
-    if setting.own is not None or setting.all_costs:
-        return [False] * len(setting.costs)
-    few = codes[:_PILOT]
-    rounds = setting.plan.rounds(few)
-    setting.demand(few, rounds, 0)
-    return [
-        pilot(matrices, setting.crowd(few, setting.pairs[0], rounds[0], cost), setting.tol) for cost in setting.costs
-    ]
-
-
-def labellings_of_a_slice(setting: Trial, codes: Any) -> int:
-    """How many labellings are done in one go. It depends on numbers only."""
-    if setting.all_costs:
-        return 1
-    least = 1
-    if setting.own is not None and setting.plan.fixed is not None:  # these share the kernel values of a fold
-        least = max(1, min(TOGETHER, _KEPT // codes.shape[1]))
-    return max(least, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
-
-
-def parts(
-    setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any, n_jobs: Any, first: int = 0,
-    ended: Callable[[int], bool] | None = None,
-) -> Iterator[Judged]:  # fmt: skip
-    """All labellings in slices, in order, `n_jobs` slices side by side, until `ended(labellings done)`."""
-    step = labellings_of_a_slice(setting, codes)
-    cuts = [(k, min(k + step, len(codes))) for k in range(0, len(codes), step)]
-    tasks = [(setting, matrices, inverse, codes[a:b], first + a) for a, b in cuts]
-    for (_, end), found in zip(cuts, run_all(part_of, tasks, n_jobs), strict=False):
-        yield found
-        if ended is not None and ended(end):
-            return
-
-
-def of_stack(setting: Trial, stack: Stack, codes: Any, begin: int, end: int) -> Judged:
-    """The labelling of each matrix, or the one of all, over the matrices begin .. end - 1."""
-    found = []
-    for k in range(begin, end):
-        own = codes[min(k, len(codes) - 1)][None]
-        found.append(part_of(setting, matrices_of(stack.gram(k), inverse=False), [False] * len(setting.costs), own, k))
-    return Judged(*(np.concatenate([getattr(each, name) for each in found]) for name in Judged._fields[:5]))
 
 
 class Learned(NamedTuple):
@@ -456,29 +282,3 @@ def checked_matrices(gram: Any) -> Matrices:
                 ConvergenceWarning,
             )
     return matrices
-
-
-def missed(violation: FloatArray, tol: float) -> int:
-    """How many machines missed the tolerance."""
-    return int(np.count_nonzero(~(violation <= tol)))
-
-
-def speak(count: int, machines: int, worst: float, tol: float) -> None:
-    """Warn of machines that missed the tolerance."""
-    if count:
-        warn(
-            f"{count} of {machines} machines missed the tolerance {tol:g}; the largest violation is {worst:.2g}. Use a "
-            "smaller C, or a larger tol",
-            ConvergenceWarning,
-        )
-
-
-def pooled_scores(setting: Trial, decisions: Any, codes: Any) -> FloatArray:
-    """The score of all rows that were validated, as of one fold: (labellings, costs, 1)."""
-    several = setting.classes is not None and len(setting.classes) > 2
-    out = []
-    for j in range(len(setting.costs)):
-        values = decisions[:, j] if several else decisions[:, j, :, None]
-        folds = np.where(np.isnan(values[..., 0]), 1, 0)
-        out.append(_scores(setting, codes, values, FoldNumbers(folds, 1)))
-    return np.stack(out, axis=1)

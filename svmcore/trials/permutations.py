@@ -16,7 +16,7 @@ import numpy as np
 from svmcore._control import EVERY, Control, new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
-from svmcore._types import FloatArray, IntArray, Status
+from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.base.frames import frame
 from svmcore.base.parallel import worker_count
 from svmcore.base.threads import one_blas_thread
@@ -26,22 +26,9 @@ from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
 from svmcore.solvers._crowd import Manner, Matrices, harvest, pilot
 from svmcore.train.functions import train_svc
-from svmcore.trials.labellings import (
-    Learned,
-    Trial,
-    Wording,
-    checked_matrices,
-    gram_of_rows,
-    labellings_of_a_slice,
-    learned,
-    missed,
-    parts,
-    pilots,
-    pooled_scores,
-    setting_of,
-    speak,
-)
+from svmcore.trials.labellings import Learned, Trial, Wording, checked_matrices, gram_of_rows, learned, setting_of
 from svmcore.trials.shuffles import _own_order, shuffles
+from svmcore.trials.slices import Violations, labellings_of_a_slice, parts, pilots, pooled_scores
 
 TIE = 1e-12  # scores that are nearer are equal: the same counts in other folds round differently
 BLOCK = 16  # slices between two looks at the rule of stopping, and of shuffles that are made at a time
@@ -137,6 +124,11 @@ class _TestPlan(NamedTuple):
     tie: float
     pooled: bool
 
+    @property
+    def side(self) -> int:
+        """0: what reaches a score from above counts; 1: from below."""
+        return 1 if self.alternative == "less" else 0
+
 
 @checked(train_svc)
 def permutation_test(
@@ -192,18 +184,14 @@ def permutation_test(
         "class_weight": class_weight, "tol": tol,
     }  # fmt: skip
     X, y, cv, n_permutations, words, exact = _sorted_words(data, (X, y, cv, n_permutations), words)
-    form = Wording(
-        words["loss"], words["epsilon"], words["kernel"], words["gamma"], words["degree"], words["coef0"], standardize,
-        feature_names, sample_weight, words["class_weight"],
-    )  # fmt: skip
+    C, tol = words.pop("C"), words.pop("tol")
+    form = Wording(**words, standardize=standardize, feature_names=feature_names, sample_weight=sample_weight)
     gram, weights = gram_of_rows(X, form, max(1, available_threads() // worker_count(n_jobs)))
     n = len(gram)
     found = learned(y, n, form.loss, weights)
     if score is not None and scoring is not None:
         raise InputError("score and scoring are two names of one thing; give one of them")
-    setting = setting_of(
-        form, found, weights, n, words["C"], cv, groups, score if scoring is None else scoring, words["tol"]
-    )
+    setting = setting_of(form, found, weights, n, C, cv, groups, score if scoring is None else scoring, tol)
     setting = replace(setting, word="permutation", keep=border.flag("pooled", pooled))
     if setting.all_costs and (pooled or maps or exact or setting.judge not in COUNTED):
         raise InputError(
@@ -264,15 +252,9 @@ def words_of(estimator: Any) -> dict[str, Any]:
 
 
 def _plan(
-    n_permutations: Any,
-    permutations: Any,
-    alternative: Any,
-    statistic: Any,
-    stop: Any,
-    exceed: Any,
-    exact: bool,
+    n_permutations: Any, permutations: Any, alternative: Any, statistic: Any, stop: Any, exceed: Any, exact: bool,
     pooled: bool,
-) -> _TestPlan:
+) -> _TestPlan:  # fmt: skip
     count = border.integer("n_permutations", n_permutations, low=0) if permutations is None else len(permutations)
     alternative = border.choice("alternative", alternative, SIDES)
     if statistic not in (None, "max"):
@@ -338,18 +320,12 @@ class _NullRun:
     """One test: what is complete, and the p-value of that."""
 
     def __init__(
-        self,
-        setting: Trial,
-        matrices: Matrices,
-        found: Learned,
-        plan: _TestPlan,
-        n_jobs: Any,
-        control: Control,
+        self, setting: Trial, matrices: Matrices, found: Learned, plan: _TestPlan, n_jobs: Any, control: Control,
         verbose: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.setting, self.matrices, self.found, self.plan, self.n_jobs = setting, matrices, found, plan, n_jobs
         self.control, self.verbose, self.said = control, verbose, time.perf_counter()
-        self.violation, self.relative_gap, self.n_fits, self.missed = 0.0, 0.0, 0, 0
+        self.violations, self.relative_gap, self.n_fits = Violations(setting.tol), 0.0, 0
         self.scores: list[FloatArray] = []  # (permutations, columns)
         self.reached = np.zeros((2, len(found.codes)), np.int64)  # from above, from below
         self.n, self.status = 0, Status.CONVERGED
@@ -359,7 +335,7 @@ class _NullRun:
         """The true labels, and then permutations in blocks, until all are done or a reason comes up."""
         codes, self.maps = self.found.codes, maps
         inverse = pilots(self.setting, self.matrices, codes)
-        self.true, self.C = self._judged(codes, inverse, 0, None)
+        self.true, self.C = self._judged(codes, inverse, 0, lambda _: False)
         m = len(codes)
         step = max(1, labellings_of_a_slice(self.setting, codes) * (1 if self.plan.exceed else BLOCK) // m)
         while self.n < self.plan.n and self.status.ok and not self._decided():
@@ -375,14 +351,13 @@ class _NullRun:
                 self._poll(0)
 
     def _judged(
-        self, codes: Any, inverse: list[bool], first: int, ended: Callable[[int], bool] | None
+        self, codes: Any, inverse: list[bool], first: int, ended: Callable[[int], bool]
     ) -> tuple[FloatArray, FloatArray]:
         """(the best score over C, where it is) of every labelling that is complete."""
         found, places = [np.empty(0)], [np.empty(0)]
-        for part in parts(self.setting, self.matrices, inverse, codes, self.n_jobs, first, ended):
-            self.violation = max(self.violation, float(part.violation.max()))
-            self.missed += missed(part.violation, self.setting.tol)
-            ratio = part.gap / np.maximum(np.abs(part.primal), np.finfo(float).tiny)
+        for part in parts(self.setting, self.matrices, inverse, codes, self.n_jobs, ended, first):
+            self.violations.add(part.violation)
+            ratio = part.gap / np.maximum(np.abs(part.primal), NONZERO)
             self.relative_gap = max(self.relative_gap, float(ratio.max()))
             self.n_fits += part.violation.size * len(self.setting.pairs)
             done = sum(map(len, found))
@@ -410,8 +385,7 @@ class _NullRun:
     def _count(self, scores: FloatArray) -> None:
         """Take scores of further permutations, in their order, up to where every column is decided."""
         if self.plan.exceed and len(scores):
-            before = self.reached[0 if self.plan.alternative == "greater" else 1]
-            hits = before + np.cumsum(self._hits(scores)[0 if self.plan.alternative == "greater" else 1], axis=0)
+            hits = self.reached[self.plan.side] + np.cumsum(self._hits(scores)[self.plan.side], axis=0)
             decided = (hits >= self.plan.exceed).all(axis=1)
             if decided.any():
                 scores = scores[: int(np.argmax(decided)) + 1]
@@ -425,8 +399,7 @@ class _NullRun:
 
     def _decided(self) -> bool:
         """Whether the rule of stopping has nothing left to ask."""
-        side = self.reached[0 if self.plan.alternative == "greater" else 1]
-        return bool(self.plan.exceed and (side >= self.plan.exceed).all())
+        return bool(self.plan.exceed and (self.reached[self.plan.side] >= self.plan.exceed).all())
 
     def _pvalues(self) -> FloatArray:
         if not self.n:
@@ -435,8 +408,8 @@ class _NullRun:
         if self.plan.alternative == "two-sided":
             return np.asarray(np.minimum(1.0, 2.0 * np.minimum(above, below)))
         if not self.plan.exceed:
-            return np.asarray(above if self.plan.alternative == "greater" else below)
-        hits = self._hits(np.concatenate(self.scores))[0 if self.plan.alternative == "greater" else 1]
+            return np.asarray((above, below)[self.plan.side])
+        hits = self._hits(np.concatenate(self.scores))[self.plan.side]
         reached = np.cumsum(hits, axis=0)
         last = np.argmax(reached >= self.plan.exceed, axis=0) + 1  # the permutation that decided the column
         over = (hits.sum(axis=0) + 1.0) / (self.n + 1.0)
@@ -458,10 +431,11 @@ class _NullRun:
 
     def result(self, seconds: float) -> PermutationTest:
         """What is complete."""
-        speak(self.missed, self.n_fits, self.violation, self.setting.tol)
+        self.violations.machines = self.n_fits
+        self.violations.speak()
         m = len(self.true)
         every = np.concatenate(self.scores) if self.scores else np.empty((0, m))
-        pvalues, side = self._pvalues(), self.reached[1 if self.plan.alternative == "less" else 0]
+        pvalues, side = self._pvalues(), self.reached[self.plan.side]
         single = m == 1
         if self.plan.largest:
             every = every.max(axis=1) if len(every) else np.empty(0)
@@ -473,7 +447,7 @@ class _NullRun:
         )
         out.n_permutations, out.seconds, out.status, out.n_fits = self.n, seconds, self.status, self.n_fits
         out.n_reached, out.C = (int(side[0]), float(self.C[0])) if single else (side, self.C)
-        out.violation = float("nan") if self.setting.all_costs else self.violation
+        out.violation = float("nan") if self.setting.all_costs else self.violations.worst
         out.relative_gap, out.alternative = self.relative_gap, self.plan.alternative
         out.scoring = self.setting.score
         out.map = None if maps is None else maps.map

@@ -12,30 +12,13 @@ from svmcore._control import new_control
 from svmcore._errors import InputError
 from svmcore._keywords import Gamma, KernelLike, checked
 from svmcore._types import FloatArray, IntArray, Status
-from svmcore.base.parallel import run_all, worker_count
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
-from svmcore.solvers._crowd import matrices_of
 from svmcore.train.functions import train_svc
-from svmcore.trials.labellings import (
-    CHUNK,
-    Stack,
-    Trial,
-    Wording,
-    demand_size,
-    gram_of_rows,
-    labellings_of_a_slice,
-    learned,
-    missed,
-    part_of,
-    pilots,
-    setting_of,
-    speak,
-)
+from svmcore.trials.labellings import Stack, Trial, Wording, demand_size, gram_of_rows, learned, setting_of
 from svmcore.trials.permutations import TIE
 from svmcore.trials.shuffles import shuffles
-
-_INVERSE = 20  # from so many labellings on, the inverse of a matrix may pay
+from svmcore.trials.slices import CHUNK, Ending, Judged, Violations, in_slices, of_gram
 
 
 @dataclass(frozen=True)
@@ -122,19 +105,14 @@ def searchlight(
     count = border.integer("n_permutations", n_permutations, low=0)
     rows = np.array([np.arange(n), *shuffles(n, count, groups, random_state)])
     codes = np.ascontiguousarray(found.codes[0][rows])
-    worker_count(n_jobs)
-    cuts = [(k, min(k + CHUNK, source.m)) for k in range(0, source.m, CHUNK)]
-    tally, status = _Tally(source.m, count, setting.tol), Status.CONVERGED
+    tally = _Tally(source.m, count, setting.tol)
     with new_control("searchlight", time_limit, callback, verbose) as control:
-        for (a, b), part in zip(
-            cuts, run_all(_some, [(setting, source, codes, a, b) for a, b in cuts], n_jobs), strict=False
+        ended = Ending(control, source.m)
+        for first, part in in_slices(
+            _some, lambda a, b: (setting, source, codes, a, b), CHUNK, source.m, n_jobs, ended
         ):
-            tally.add(a, part)
-            reason = control.step(b / source.m)
-            if reason is not None and b < source.m:
-                status = reason
-                break
-    return tally.result(setting, status, time.perf_counter() - begin)
+            tally.add(first, part)
+    return tally.result(setting, ended.status, time.perf_counter() - begin)
 
 
 class _SphereGroups:
@@ -182,21 +160,10 @@ def _members(neighbours: Any, width: int) -> list[IntArray]:
     return out
 
 
-def _some(setting: Trial, source: Any, codes: Any, begin: int, end: int) -> list[tuple[FloatArray, FloatArray] | None]:
-    """(scores of all labellings, violations) of the groups begin .. end - 1."""
-    out: list[tuple[FloatArray, FloatArray] | None] = []
-    step = labellings_of_a_slice(setting, codes)
-    for k in range(begin, end):
-        gram = source.gram(k)
-        if gram is None:
-            out.append(None)
-            continue
-        matrices = matrices_of(gram, inverse=len(codes) >= _INVERSE)
-        inverse = pilots(setting, matrices, codes) if len(codes) >= _INVERSE else [False]
-        parts = [part_of(setting, matrices, inverse, codes[a : a + step], a) for a in range(0, len(codes), step)]
-        scores = np.concatenate([part.scores[:, 0].mean(axis=1) for part in parts])
-        out.append((scores, np.concatenate([part.violation[:, 0] for part in parts])))
-    return out
+def _some(setting: Trial, source: Any, codes: Any, begin: int, end: int) -> list[Judged | None]:
+    """All labellings over the groups begin .. end - 1."""
+    grams = map(source.gram, range(begin, end))
+    return [None if gram is None else of_gram(setting, gram, codes) for gram in grams]
 
 
 class _Tally:
@@ -204,24 +171,23 @@ class _Tally:
 
     def __init__(self, m: int, permutations: int, tol: float) -> None:
         self.scores, self.reached = np.full(m, np.nan), np.zeros(m)
-        self.maxima, self.tol = np.full(permutations, -np.inf), tol
-        self.violation, self.missed, self.n_fits = 0.0, 0, 0
+        self.maxima = np.full(permutations, -np.inf)
+        self.violations = Violations(tol)
 
-    def add(self, first: int, part: list[tuple[FloatArray, FloatArray] | None]) -> None:
+    def add(self, first: int, part: list[Judged | None]) -> None:
         """Count some groups."""
         for k, each in enumerate(part, first):
             if each is not None:
-                scores, violation = each
+                scores = each.scores[:, 0].mean(axis=1)
                 self.scores[k] = scores[0]
                 self.reached[k] = np.count_nonzero(scores[1:] >= scores[0] - TIE)
                 np.maximum(self.maxima, scores[1:], out=self.maxima)
-                self.violation = max(self.violation, float(violation.max()))
-                self.missed += missed(violation, self.tol)
-                self.n_fits += violation.size
+                self.violations.add(each.violation)
 
     def result(self, setting: Trial, status: Status, seconds: float) -> Searchlight:
         """The p-values of what is complete."""
-        speak(self.missed, self.n_fits, self.violation, self.tol)
+        told = self.violations
+        told.speak()
         count, known = len(self.maxima), np.isfinite(self.scores)
         pvalues = np.where(known & (count > 0), (1.0 + self.reached) / (1.0 + count), np.nan)
         corrected = np.full(len(self.scores), np.nan)
@@ -231,5 +197,5 @@ class _Tally:
             corrected = np.where(known, (1.0 + over) / (1.0 + count), np.nan)
         maxima = self.maxima if status.ok else np.full(count, np.nan)
         return Searchlight(
-            self.scores, pvalues, corrected, maxima, self.violation, self.n_fits, setting.score, status, seconds
+            self.scores, pvalues, corrected, maxima, told.worst, told.machines, setting.score, status, seconds
         )  # fmt: skip
