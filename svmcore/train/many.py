@@ -257,14 +257,23 @@ def _together(
                 terms = terms._replace(factors=tuple(factors[at].tolist()))
             support = np.flatnonzero(coef)
             stats = {"n_outer": int(told[ROUNDS]), "precision": "mixed", "together": len(own)}
-            out[k] = Solution(
-                n, told[BIAS], support, coef[support], told[VIOLATION],
-                Certificate(gap - primal, primal, gap, relative, told[VIOLATION], float(excess[at]), told[BIAS]),
-                Status.CONVERGED, True, int(told[STEPS]), 0, seconds, "small", classes[at] if labels else None,
-                base.spec.kernel, Later(partial(_rows, X, base.spec.kernel, support)), base.columns, terms,
-                base.spec.function, n_threads=run.n_threads, stats=stats,
+            out[k] = machine_of(
+                base.spec, (gap, primal, relative, told[VIOLATION], float(excess[at]), told[BIAS]), support, coef[support],
+                n_points=n, status=Status.CONVERGED, converged=True, n_iter=int(told[STEPS]), fit_seconds=seconds,
+                classes=classes[at] if labels else None, columns=base.columns, terms=terms, n_threads=run.n_threads,
+                support_vectors=Later(partial(_rows, X, base.spec.kernel, support)), stats=stats,
             )  # fmt: skip
     return out
+
+
+def machine_of(spec: border.KernelSpec, told: Any, support: Any, coef: FloatArray, **more: Any) -> Solution:
+    """A machine among others over one kernel matrix: (gap, primal, relative gap, violation, excess, bias) are told of it."""
+    gap, primal, relative, violation, excess, bias = told
+    return Solution(
+        intercept=bias, support=support, dual_coef=coef, kkt_violation=violation, n_kernel_evals=0, solver="small",
+        measured=Certificate(gap - primal, primal, gap, relative, violation, excess, bias), kernel=spec.kernel,
+        function=spec.function, **more,
+    )  # fmt: skip
 
 
 def _rows(X: Any, kernel: Kernel, support: Any) -> Any:

@@ -23,13 +23,13 @@ from svmcore.kernel.points import is_sparse, stacked
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Solution, Terms, to_format_of
 from svmcore.problem import border, labelling
-from svmcore.problem.certify import Certificate
 from svmcore.problem.columns import Columns
 from svmcore.simd.passes import TOGETHER
 from svmcore.solvers._crowd import Crowd, Manner, Matrices, expects_few, guests_of, harvest, with_seats
 from svmcore.solvers._crowd_jit import BIAS, GAP, PRIMAL, STEPS, VIOLATION
 from svmcore.train.forms import one_class_problem
 from svmcore.train.functions import train_svc
+from svmcore.train.many import machine_of
 from svmcore.trials.labellings import USUAL_TOL, demand_size
 from svmcore.trials.slices import Ending, Violations, in_slices
 
@@ -143,14 +143,14 @@ class Exemplars:
         first = [0] if self.weight[k] > 0.0 else []
         coef = np.concatenate([self.weight[[k] if first else []], own.data])
         vectors = stacked([stage.Q[[k] if first else []], stage.X[own.indices]])
-        gap, violation, excess = float(self.gap[k]), float(self.violation[k]), abs(float(coef.sum()))
-        primal, intercept, ok = float(self.primal_objective[k]), float(self.intercept[k]), violation <= self.tol
-        told = Certificate(gap - primal, primal, gap, float(self.relative_gap[k]), violation, excess, intercept)
-        return Solution(
-            stage.X.shape[0] + 1, intercept, np.concatenate([np.array(first, np.int64), own.indices + 1]), coef, violation,
-            told, Status.CONVERGED if ok else Status.LIMITED, ok, int(self.n_iter[k]), 0, self.seconds / count, "small",
-            _CLASSES, stage.spec.kernel, vectors, stage.columns, stage.terms, stage.spec.function,
-            n_threads=stage.n_threads, stats={"precision": "mixed", "together": count},
+        measures = (self.gap, self.primal_objective, self.relative_gap, self.violation)
+        told = (*(float(each[k]) for each in measures), abs(float(coef.sum())), float(self.intercept[k]))
+        ok, support = bool(self.violation[k] <= self.tol), np.concatenate([np.array(first, np.int64), own.indices + 1])
+        return machine_of(
+            stage.spec, told, support, coef, n_points=stage.X.shape[0] + 1, support_vectors=vectors, classes=_CLASSES,
+            status=Status.CONVERGED if ok else Status.LIMITED, converged=ok, n_iter=int(self.n_iter[k]),
+            fit_seconds=self.seconds / count, columns=stage.columns, terms=stage.terms, n_threads=stage.n_threads,
+            stats={"precision": "mixed", "together": count},
         )  # fmt: skip
 
     def decision_function(self, Z: Any) -> FloatArray:
