@@ -111,7 +111,7 @@ class DualQP(NamedTuple):
 
     def one_each(self, n: int) -> bool:
         """Whether variable t owns point t, for all of n points."""
-        return len(self.point) == n and bool((self.point == np.arange(n)).all())
+        return len(self.point) == n and bool(np.logical_and.reduce(self.point == np.arange(n)))
 
     def excess(self, beta: FloatArray) -> float:
         """By how much the sum of beta is too large. Zero without an equality row."""

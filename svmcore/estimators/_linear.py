@@ -113,7 +113,8 @@ class LinearMachine(Machine):
             return None
         given = data.X
         X = border.features(given)
-        data = data._replace(X=own(X) if np.may_share_memory(_values(X), _values(given)) else X)
+        shared = X is given or np.may_share_memory(_values(X), _values(given))
+        data = TrainingData(own(X) if shared else X, data.y, data.w, data.classes)
         tol = border.number("tol", self.tol, low=0.0, strict=True)
         few = len(data.y) <= _FEW and tol < _ROUGH
         goal = Aim(_GAP * tol, min(_SHARP, _GAP * tol) if few else _GAP * tol, self.max_iter)
@@ -221,9 +222,12 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMa
         made = []
         which, labels = division(len(data.classes), self._strategy), np.array([False, True])
         pair = which.single
+        plain = self.class_weight is None and data.w is None
         for part in which.parts:
-            factors = self.class_weight_[data.y] if pair else self._factors_of(data.y, part)
-            costs = words["C"] * (factors if data.w is None else factors * data.w)
+            costs = words["C"]
+            if not plain:
+                factors = self.class_weight_[data.y] if pair else self._factors_of(data.y, part)
+                costs = costs * (factors if data.w is None else factors * data.w)
             signs = np.where(part.positive(data.y), 1.0, -1.0)
             terms = Terms(words["C"], self.loss, factors=tuple(self.class_weight_.tolist()) if pair else None)
             made.append(Selection(signs, costs, np.array([0, 1]) if pair else labels, terms))
@@ -287,7 +291,7 @@ class LinearSVR(sk.RegressorMixin, LinearMachine):  # type: ignore[misc]
 
     def _heads(self, data: TrainingData, words: dict[str, Any]) -> list[Head]:
         epsilon = border.number("epsilon", self.epsilon, low=0.0)
-        costs = np.full(len(data.y), words["C"]) if data.w is None else words["C"] * data.w
+        costs = words["C"] if data.w is None else words["C"] * data.w
         qp = formulations.svr(data.y, costs, epsilon, self.loss, False)
         return [Head(qp, None, Terms(words["C"], self.loss, epsilon))]
 

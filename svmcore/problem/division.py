@@ -17,6 +17,8 @@ STRATEGIES = ("ovo", "ovr")
 
 def _among(codes: IntArray, some: tuple[int, ...]) -> NDArray[np.bool_]:
     """Which codes, from 0 on, are among some: a look into a table, where `numpy.isin` would search."""
+    if len(some) == 1:
+        return np.equal(codes, some[0])
     table = np.zeros(max(int(codes.max(initial=0)), *some) + 1, dtype=np.bool_)
     table[list(some)] = True
     return table[codes]

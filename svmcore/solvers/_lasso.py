@@ -104,7 +104,9 @@ class RowsAndColumns:
 class Lasso:
     """The method at work on one machine: `advance` is a round, `found` says how good the weights are."""
 
-    def __init__(self, design: RowsAndColumns, target: FloatArray, costs: FloatArray, poll: Callable[[], bool]) -> None:
+    def __init__(
+        self, design: RowsAndColumns, target: FloatArray, costs: FloatArray | float, poll: Callable[[], bool]
+    ) -> None:
         self.design, self.target, self.poll = design, target, poll
         self.table = np.zeros((design.n, loops.WIDTH))
         self.costs = target * costs

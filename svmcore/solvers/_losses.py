@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def losses_from(qp: DualQP, n: int) -> Losses:
     """The losses of n points, whose dual variables these are. A point has one variable, or the two of a tube."""
-    squared = bool(qp.diag.any())
+    squared = bool(np.logical_or.reduce(qp.diag))
     if qp.one_each(n):
-        return _losses(qp.c, np.zeros(n), qp.lower, qp.upper, qp.diag)
+        return _losses(qp.c, np.zeros(n), qp.lower, qp.upper, qp.diag, squared)
     target, half, lower, upper = np.zeros((4, n))
     diag = np.ones(n) if squared else np.zeros(n)
     m = len(qp.point)
@@ -32,7 +32,7 @@ def losses_from(qp: DualQP, n: int) -> Losses:
         point = qp.point
         target[point] = qp.c
     lower[point], upper[point], diag[point] = qp.lower[len(qp.point) - m :], qp.upper[:m], qp.diag[:m]
-    return _losses(target, half, lower, upper, diag)
+    return _losses(target, half, lower, upper, diag, squared)
 
 
 def variables(qp: DualQP, z: FloatArray) -> FloatArray:
@@ -41,14 +41,16 @@ def variables(qp: DualQP, z: FloatArray) -> FloatArray:
     return np.clip(beta, qp.lower, qp.upper)
 
 
-def _losses(target: FloatArray, half: FloatArray, lower: FloatArray, upper: FloatArray, diag: FloatArray) -> Losses:
+def _losses(
+    target: FloatArray, half: FloatArray, lower: FloatArray, upper: FloatArray, diag: FloatArray, squared: bool
+) -> Losses:
     """Losses at f = 0. A linear one is as stiff as takes a variable through its box where f moves by a typical target.
 
     It begins around the middle of its box, from where neither bound is far.
     """
     n = len(target)
     centre = np.zeros(n)
-    if diag.any():
+    if squared:
         stiff = 1.0 / diag
     else:
         stiff = upper - lower

@@ -97,10 +97,10 @@ def solved(
 
 
 class Selection(NamedTuple):
-    """A machine whose weights cost their absolute values: labels of 1 and -1, what the rows cost, labels, terms."""
+    """A machine whose weights cost their absolute values: labels of 1 and -1, what the rows cost, or each, labels, terms."""
 
     signs: FloatArray
-    costs: FloatArray
+    costs: FloatArray | float
     classes: Any
     terms: Terms
 
@@ -244,13 +244,13 @@ class FewSteps(Steps):
         if control.reason() is not None:
             return super().solve(qps, goal, control)
         (qp,) = qps
-        rows, losses, squared = self.rows, _losses.losses_from(qp, self.rows.n), bool(qp.diag.any())
+        rows, losses, squared = self.rows, _losses.losses_from(qp, self.rows.n), bool(np.logical_or.reduce(qp.diag))
         for given in (self._vectors, self._matrices, self._held):
-            given[...] = 0
+            given.fill(0)
         w, sums, gradient, direction = self._vectors
         gram, matrix = self._matrices
         room = Workspace(w, sums, gradient, direction, gram, matrix, self._held, losses.stiff.copy())
-        there = losses._replace(f=self._f)
+        there = Losses(*losses[:6], self._f, losses.z, losses.piece)
         steps, _, *measures = dense_machine(
             rows.X, losses, there, rows.constant, room, self._changes, squared, goal.sharp, goal.max_iter
         )
@@ -350,7 +350,7 @@ def _solution(
     X: Any, tau: float, head: Head, kernel: Kernel, columns: Columns, found: HeadFound, seconds: float, training: Any
 ) -> Solution:
     """The answer. The rest of its certificate is computed when somebody asks for it."""
-    support = np.flatnonzero(found.z)
+    (support,) = found.z.nonzero()
 
     def measured() -> Certificate:
         return certificate(head.qp, KernelMatrix(X, kernel, cache_bytes=0), _losses.variables(head.qp, found.z))
