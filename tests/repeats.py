@@ -34,3 +34,9 @@ def each(name: str, values: Iterable[Any] | Callable[[Any], Iterable[Any]]) -> C
 def seeds(values: int | Iterable[int]) -> Callable[[Test], Test]:
     """Run a test for each of these seeds, or for so many of them."""
     return each("seed", range(values) if isinstance(values, int) else values)
+
+
+def brief(value: Any) -> str:
+    """The name of a parameter: the beginning of its words."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 50 else f"{text[:47]}..."

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from kept import parts_of
 from refusals import refused
+from repeats import brief
 from scipy import sparse
 from test_cv_classes import STRATEGIES, clouds
 
@@ -17,6 +18,7 @@ import svmcore
 from svmcore._types import Status
 from svmcore.problem.division import division
 from svmcore.train import between, classes
+from svmcore.train.ballot import Ballot
 
 pytestmark = pytest.mark.compiled
 
@@ -96,7 +98,7 @@ def test_two_classes_and_booleans_are_one_machine():
         assert machines.predict(X).dtype == bool
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": "linear", "standardize": True}, {"sparse": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"kernel": "linear", "standardize": True}, {"sparse": True}], ids=brief)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_saved_and_loaded_they_answer_alike(options, strategy, tmp_path):
     X, y = clouds(60, k=4)
@@ -157,7 +159,7 @@ def test_a_callback_ends_all_machines():
         ({"gama": 1.0}, "did you mean 'gamma'"),
         ({"sample_weight": [1.0]}, "sample_weight has shape"),
     ],
-    ids=str,
+    ids=brief,
 )
 def test_bad_input_is_named(change, message):
     X, y = clouds(60)
@@ -382,3 +384,85 @@ def test_machines_that_are_put_together_later_are_those_of_the_rows_at_the_time(
     assert "_later" not in vars(found)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = found.nothing
+
+
+# ---- the class of every row from float32 values ----------------------------------------------------------------------
+
+
+def machines_of(strategy, kernel="rbf", k=4, n=400, C=5.0, **how):
+    X, y = clouds(n, k=k)
+    return svmcore.train_classes(X, y, C, strategy=strategy, kernel=kernel, gamma=0.7, **how)
+
+
+def asked_again(machines, X):
+    """The classes of the rows, and how many rows float32 values left open."""
+    counts = []
+
+    def exactly(rows):
+        counts.append(len(rows))
+        return machines._values_of(rows)
+
+    return machines._ballot.choose(X, exactly, 1), sum(counts)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian"])
+@pytest.mark.parametrize("strategy", ["ovo", "ovr"])
+def test_classes_are_those_of_exact_values(strategy, kernel):
+    machines = machines_of(strategy, kernel)
+    X = np.random.default_rng(1).normal(size=(1500, 2)) * 3.0
+    assert Ballot.serves(machines.support_vectors, X, machines.kernel)
+    expected = machines.division.choose(machines._values(X))
+    found, again = asked_again(machines, X)
+    assert found.tolist() == expected.tolist()
+    assert again < 60
+    assert machines.predict(X).tolist() == machines.classes[expected].tolist()
+
+
+@pytest.mark.parametrize("strategy", ["ovo", "ovr"])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_the_bound_on_values_holds(strategy, offset):
+    X, y = clouds(700, k=3)
+    machines = svmcore.train_classes(X + offset, y, 1e4, strategy=strategy, gamma=3.0)
+    rows = offset + np.random.default_rng(2).normal(size=(500, 2)) * 4.0
+    ballot = machines._ballot
+    values, bound = ballot._values(rows, *ballot._room(512))
+    error = np.abs(values.T.astype(float) - machines._values(rows))
+    assert (error <= bound.T).all()
+    assert error.max() > 1e-7  # single precision it is
+
+
+def test_rows_on_a_tie_are_decided_by_exact_values():
+    """Between two classes that mirror each other the exact value is zero, or rounding: float32 cannot tell."""
+    X = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 5.0]]).repeat(2, axis=0) + np.array([[0.0, 0.5], [0.0, -0.5]] * 3)
+    machines = svmcore.train_classes(X, [0, 0, 1, 1, 2, 2], 10.0, gamma=0.5, tol=1e-10)
+    rows = np.zeros((100, 2))
+    rows[:, 1] = np.linspace(-1.0, 1.0, 100)
+    rows = np.concatenate([rows, np.random.default_rng(0).normal(size=(300, 2))])
+    found, again = asked_again(machines, rows)
+    assert 100 <= again < 120
+    assert found.tolist() == machines.division.choose(machines._values(rows)).tolist()
+
+
+def test_many_support_vectors_come_in_pieces():
+    X, y = clouds(1400, k=3)
+    noise = np.random.default_rng(3).permutation(y)
+    machines = svmcore.train_classes(X, noise, 0.5, gamma=2.0)
+    assert any(piece.adds for piece in machines._ballot.pieces)
+    rows = np.random.default_rng(1).normal(size=(700, 2))
+    found, _ = asked_again(machines, rows)
+    assert found.tolist() == machines.division.choose(machines._values(rows)).tolist()
+
+
+def test_the_estimator_asks_the_ballot(monkeypatch):
+    pytest.importorskip("sklearn")
+    X, y = clouds(300, k=3)
+    machine = svmcore.SVC(C=5.0).fit(X, y)
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    expected = machine.classes_[np.argmax(machine.decision_function(rows), axis=1)]
+    asked = []
+    choose = Ballot.choose
+    monkeypatch.setattr(Ballot, "choose", lambda *args: asked.append(1) or choose(*args))
+    assert machine.predict(rows).tolist() == expected.tolist()
+    assert asked == [1]
+    machine.predict(rows[:10])  # few rows are not worth it
+    assert asked == [1]

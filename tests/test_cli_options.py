@@ -14,6 +14,7 @@ import svmcore
 from svmcore import cli, solvers
 from svmcore._keywords import SolverOptions
 from svmcore.cli import bench as benchmarks
+from svmcore.cli import main
 from svmcore.cli.options import of_published_path, of_solvers
 
 pytestmark = pytest.mark.once
@@ -179,3 +180,52 @@ def test_where_benchmarks_are(place, tmp_path, monkeypatch):
     else:
         with pytest.raises(svmcore.InputError, match="this installation holds no benchmarks; run them from a checkout"):
             benchmarks.folder()
+
+
+# ---- the command permute ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def permuted(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = (X[:, 0] + rng.normal(size=40) > 0).astype(int)
+    file = tmp_path / "data.csv"
+    np.savetxt(file, np.column_stack([X, y]), delimiter=",", fmt=["%.17g"] * 3 + ["%d"])
+    return str(file), X, y
+
+
+@pytest.mark.compiled
+def test_it_says_what_the_function_says(permuted, tmp_path, capsys):
+    file, X, y = permuted
+    out = tmp_path / "scores.txt"
+    words = ["--permutations", "60", "-C", "0.5", "5", "--seed", "3", "--score", "roc_auc", "-o", str(out)]
+    assert main(["permute", file, *words, "--json", "-q"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    test = svmcore.permutation_test(X, y, n_permutations=60, C=[0.5, 5.0], random_state=3, score="roc_auc")
+    assert found["p"] == test.pvalue
+    assert found["score"] == {"score": test.score, "scoring": "roc_auc", "C": test.C}
+    assert found["chance"]["n_reached"] == test.n_reached
+    np.testing.assert_array_equal(np.loadtxt(out), test.permutation_scores)
+
+
+@pytest.mark.compiled
+def test_regression_a_picture_and_an_early_end(permuted, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    file, _, _ = permuted
+    picture = tmp_path / "null.png"
+    words = ["--svr", "--epsilon", "0.2", "--permutations", "500", "--exceed", "5", "--plot", str(picture), "-q"]
+    assert main(["permute", file, *words]) == 0
+    said = capsys.readouterr().out
+    assert "r2" in said
+    assert "permutations reach it" in said
+    assert picture.stat().st_size > 1000
+    assert main(["permute", file, "--permutations", "100000000", "--time-limit", "0.2", "-q"]) == 1
+    assert "ended early (time limit)" in capsys.readouterr().out
+
+
+@pytest.mark.compiled
+def test_bad_words(permuted, capsys):
+    file, _, _ = permuted
+    assert main(["permute", file, "--score", "r2", "-q"]) == 2
+    assert "it is for targets" in capsys.readouterr().err

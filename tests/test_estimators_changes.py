@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from refusals import refused
+from repeats import brief
 from scipy.sparse import csr_matrix, issparse
 from sklearn.base import clone
 
@@ -88,7 +89,7 @@ def test_what_is_worked_out_later_is_that_of_the_fit():
 
 
 @pytest.mark.parametrize(
-    "params", [{"C": 100.0}, {"kernel": "poly", "degree": 2}, {"gamma": 3.0}, {"class_weight": {0: 5.0}}], ids=str
+    "params", [{"C": 100.0}, {"kernel": "poly", "degree": 2}, {"gamma": 3.0}, {"class_weight": {0: 5.0}}], ids=brief
 )
 def test_parameters_that_come_after_the_fit_count(params):
     machine = svmcore.SVC(gamma=0.4, tol=1e-9).fit(X, TWO).set_params(**params)
@@ -198,7 +199,7 @@ def test_one_weight_for_all_is_taken_early_and_late():
         ("SVCPathCV", {"scoring": "best"}, TWO, "^scoring='best'"),
         ("SVCPathCV", {"multi_class": "all"}, THREE, "^multi_class='all' is not known"),
     ],
-    ids=str,
+    ids=brief,
 )
 def test_errors_name_the_parameter(name, params, y, message):
     with pytest.raises(ValueError, match=message):
@@ -243,7 +244,7 @@ STORED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "params", "y"), STORED, ids=str)
+@pytest.mark.parametrize(("name", "params", "y"), STORED, ids=brief)
 def test_a_fitted_estimator_is_arrays_numbers_and_strings(name, params, y):
     """Files of other libraries, as skops, then need no trust in classes but that of the estimator."""
     points = X @ X.T if params.get("kernel") == "precomputed" else X
@@ -266,7 +267,7 @@ PATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "params", "y"), PATHS, ids=str)
+@pytest.mark.parametrize(("name", "params", "y"), PATHS, ids=brief)
 @pytest.mark.filterwarnings("ignore:the score still falls")
 def test_estimators_that_keep_paths_and_processes_are_arrays_too(name, params, y):
     points = X @ X.T if params.get("kernel") == "precomputed" else X
@@ -307,7 +308,7 @@ def test_sparse_rows_come_back_from_a_file():
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "y"), [STORED[0], ("SVC", {}, THREE), *PATHS[3:5], PATHS[6], PATHS[8], PATHS[0]], ids=str
+    ("name", "params", "y"), [STORED[0], ("SVC", {}, THREE), *PATHS[3:5], PATHS[6], PATHS[8], PATHS[0]], ids=brief
 )
 @pytest.mark.filterwarnings("ignore:the score still falls")
 def test_pickles_of_the_first_version_are_read(name, params, y):
@@ -322,7 +323,7 @@ def test_pickles_of_the_first_version_are_read(name, params, y):
     ("name", "params", "y"),
     [case for case in STORED + PATHS if case[1].get("kernel") != "precomputed"]
     + [("SVC", {"probability": True}, THREE)],
-    ids=str,
+    ids=brief,
 )
 @pytest.mark.filterwarnings("ignore:the score still falls", "ignore:.*robability:FutureWarning")
 def test_skops_trusts_the_estimator_and_nothing_else(name, params, y):

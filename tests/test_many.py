@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from repeats import brief
 from scipy import sparse
 
 import svmcore
@@ -46,7 +47,7 @@ def alone(X, y, weight, options):
     return train(X, y, 2.0, sample_weight=weight, **options, **TIGHT)
 
 
-@pytest.mark.parametrize(("options", "Y", "W"), CASES, ids=str)
+@pytest.mark.parametrize(("options", "Y", "W"), CASES, ids=brief)
 @pytest.mark.parametrize("n_jobs", [pytest.param(1, marks=pytest.mark.ci), 2])
 def test_every_column_is_what_it_is_alone(options, Y, W, n_jobs):
     found = svmcore.train_many(X, Y, 2.0, sample_weight=W, n_jobs=n_jobs, **options, **TIGHT)

@@ -8,6 +8,7 @@ import strategies
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from refusals import refused
+from repeats import brief
 from warned import quiet
 
 import svmcore
@@ -47,7 +48,7 @@ def fit(kind, X, y, C, numbers, **form):
         {"gamma": 0.5, "sample_weight": np.arange(60) % 3.0},
         {"standardize": True},
     ],
-    ids=str,
+    ids=brief,
 )
 @pytest.mark.parametrize("kind", PATHS)
 def test_every_C_is_what_a_fit_gives(kind, form):
@@ -69,7 +70,7 @@ def test_every_C_is_what_a_fit_gives(kind, form):
 
 
 @pytest.mark.parametrize(
-    "form", [{"gamma": 0.5}, {"kernel": "linear"}, {"gamma": 0.5, "fit_intercept": False}], ids=str
+    "form", [{"gamma": 0.5}, {"kernel": "linear"}, {"gamma": 0.5, "fit_intercept": False}], ids=brief
 )
 def test_every_epsilon_is_what_a_fit_gives(form):
     X, y = waves()

@@ -226,6 +226,7 @@ def test_names_that_are_not_known(path):
 def test_paths_with_little_to_show(tmp_path, options):
     path = svmcore.svm_path([[0.0, 1.0], [1.0, 1.0], [4.0, 1.0], [5.0, 1.0]], [0, 0, 1, 1], **options)
     plots.save_overview(path, str(tmp_path / "x.png"), format="png")
+    assert (tmp_path / "x.png").stat().st_size > 10_000
 
 
 def test_without_matplotlib_the_extra_is_named(path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from refusals import refused
+from repeats import brief
 from scipy import sparse
 
 import svmcore
@@ -132,7 +133,7 @@ def test_scores_are_those_of_estimators_over_time_in_mne():
         ({"X": X, "neighbours": GROUPS, "y": np.column_stack([Y, Y])}, "y has 2 columns"),
         ({"X": np.full((2, 40, 40), np.nan), "kernel": "precomputed"}, "matrix 0: .*nan"),
     ],
-    ids=str,
+    ids=brief,
 )
 def test_what_cannot_be_is_refused_in_words(words, message):
     refused(message, svmcore.searchlight, **{"y": Y} | words)

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PATH = (
-    "window path_pieces path_exact:equals_the_rational_path path_boxes:any_boxes windows:crosses windows:taken_back "
+    "window path_pieces path_exact:equals_the_rational_path path_exact:any_boxes windows:crosses windows:taken_back "
     "windows:candidates"
 )
 CERTIFIED = "properties:test_every_answer_is_certified"
@@ -91,7 +91,7 @@ TESTS = {
     "solvers/_crowd_jit": "crowd_pieces crowd exemplars",
     "solvers/_crowd_pairs_jit": "crowd_pieces crowd",
     "solvers/_crowd_sets_jit": "crowd_pieces crowd",
-    "solvers/_course": "npa working_sets:retrace simple",
+    "solvers/_course": "literature:retrace literature:hulls simple",
     "solvers/_face": "smo block_branches:face",
     "solvers/_ipm_jit": "interior_pieces",
     "solvers/_lasso_jit": "linear_pieces lasso",
@@ -105,11 +105,11 @@ TESTS = {
     "solvers/_near_jit": "near",
     "solvers/_shares_jit": "small",
     "solvers/_small_jit": "small block_steps:bias",
-    "solvers/adatron": "adatron",
+    "solvers/adatron": "literature",
     "solvers/block": "block_branches",
-    "solvers/chunking": "working_sets:chunk",
+    "solvers/chunking": "literature:chunk",
     "solvers/interior": "interior",
-    "solvers/npa": "npa",
+    "solvers/npa": "literature:hulls literature:published_evaluations",
     "solvers/rosen": "projection",
     "solvers/simple": "simple",
     "solvers/smo": f"smo {CERTIFIED}[second",

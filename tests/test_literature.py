@@ -1,4 +1,4 @@
-"""Kernel-Adatron and SOR: every order and omega reaches the optimum of the problem without an equality row."""
+"""Solvers of the literature: Kernel-Adatron and SOR in every order, decomposition, chunking, the nearest point of hulls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from refusals import refused
 
 import svmcore
+from svmcore.base.highs import highspy
 
 ORDERS = ("sequential", "random", "violation", "gap", "two-stage", "batch")
 
@@ -145,3 +146,114 @@ def test_refusals_are_in_words():
     for bad in (0.0, -1.0, np.inf, np.nan, True, "fast", [], [[0.1] * 10], [0.1] * 9 + [-0.1]):
         with pytest.raises(svmcore.InputError, match=r"learning_rate=.* a finite number above 0, or one for every"):
             svmcore.train_svc(X, y, fit_intercept=False, solver="adatron", learning_rate=bad)
+
+
+# ---- decomposition and chunking --------------------------------------------------------------------------------------
+
+
+def bent(n: int = 80) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(n, 3))
+    return X, np.where(X[:, 0] * X[:, 1] + 0.5 * rng.normal(size=n) > 0, 1, -1)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_two_variables_retrace_the_maximal_violating_pair(loss, C):
+    """q = 2 has the closed-form step and the tie-break of rule="mvp": the same pairs, in the same order."""
+    X, y = bent()
+    options = {"gamma": 0.5, "loss": loss, "tol": 1e-5, "trace": True, "face_steps": False}
+    ours = svmcore.train_svc(X, y, C, solver="decomposition", q=2, **options)
+    smo = svmcore.train_svc(X, y, C, solver="smo", rule="mvp", shrinking=False, **options)
+    assert ours.n_iter == smo.n_iter
+    for column in ("i", "j"):
+        np.testing.assert_array_equal(ours.trace[column], smo.trace[column])
+
+
+def test_larger_working_sets_take_fewer_iterations():
+    X, y = bent()
+    counts = [svmcore.train_svc(X, y, 1.0, solver="decomposition", q=q, tol=1e-5).n_iter for q in (2, 10, 40)]
+    assert counts[0] > counts[1] > counts[2]
+
+
+@pytest.mark.parametrize("q", [0, 3, 2.0, "many", True])
+def test_odd_sizes_are_refused(q):
+    X, y = bent(10)
+    with pytest.raises(svmcore.InputError, match="even number of at least 2"):
+        svmcore.train_svc(X, y, solver="decomposition", q=q)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("highs_limit", [0, 300])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_chunking_reaches_the_optimum(loss, highs_limit, fit_intercept):
+    X, y = bent()
+    options = {"gamma": 0.5, "loss": loss, "fit_intercept": fit_intercept}
+    solution = svmcore.train_svc(X, y, 10.0, solver="chunking", size=20, highs_limit=highs_limit, tol=1e-6, **options)
+    reference = svmcore.train_svc(X, y, 10.0, tol=1e-9, **options)
+    assert solution.converged
+    assert solution.objective == pytest.approx(reference.objective, rel=1e-9)
+    assert (solution.stats["highs"] > 0) == (highs_limit > 0 and highspy() is not None)
+    assert solution.stats["highs_failures"] == 0
+
+
+def test_highs_answers_are_used():
+    """With the polish limited to nothing but rounding, HiGHS alone is within its tolerance: few chunks, all by HiGHS."""
+    pytest.importorskip("highspy")
+    X, y = bent()
+    solution = svmcore.train_svc(X, y, 1.0, gamma=0.5, solver="chunking", size=80, tol=1e-6)
+    assert solution.n_iter <= 3
+    assert solution.stats["highs"] == solution.n_iter
+
+
+def test_chunks_keep_the_support_vectors():
+    X, y = bent()
+    solution = svmcore.train_svc(X, y, 1.0, gamma=0.5, solver="chunking", size=10, tol=1e-6, trace=True)
+    assert solution.stats["largest_chunk"] >= len(solution.support)
+    assert (np.diff(solution.trace["objective"]) <= 1e-9).all()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_chunk_always_holds_a_pair_that_can_move(kernel, size):
+    """On grids, the worst violators may all want to grow, with nothing in the chunk that can shrink."""
+    for seed in (0, 1, 2, 8, 12, 17, 23, 35):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(6, 40))
+        X, y = rng.integers(0, 4, (n, 2)).astype(float), rng.integers(0, 2, n)
+        y[:2] = 0, 1
+        found = svmcore.train_svc(X, y, 1.0, kernel=kernel, gamma=0.5, solver="chunking", size=size)
+        assert found.converged
+        assert found.kkt_violation <= 1e-3
+
+
+# ---- the nearest point of two hulls ----------------------------------------------------------------------------------
+
+
+# Keerthi et al. in Vishwanathan and Murty (2002), table II: C', |S|, kernel evaluations (1e6)
+WBC = [(0.03, 652, 1.21), (0.1, 505, 1.04), (1.0, 352, 0.85), (10.0, 311, 0.85), (100.0, 303, 0.78), (500.0, 298, 0.69)]
+SIMPLE = {0.03: 0.490, 0.1: 0.518, 1.0: 0.414, 10.0: 0.406, 100.0: 0.451, 500.0: 0.443}
+
+
+@pytest.mark.parametrize("row", WBC, ids=lambda row: f"C={row[0]:g}")
+def test_published_evaluations(data_set, row):
+    X, y = data_set("wbc")
+    order = np.argsort(y, kind="stable")  # benign first
+    X, y = X[order], y[order]
+    C, members, evals = row
+    solution = svmcore.train_svc(
+        X, y, C, loss="squared_hinge", gamma=0.125, tol=2e-3, solver="npa", eps=1e-3, face_steps=False
+    )
+    counted = solution.stats["paper_evals"] / 1e6
+    assert solution.converged
+    assert 0.7 <= counted / evals <= 1.8
+    assert abs(solution.stats["members"] - members) <= 3
+    assert counted > SIMPLE[C]  # the order of the paper: NPA needs more than SimpleSVM
+
+
+def test_meeting_hulls_are_unbounded():
+    X, y = np.array([[0.0], [2.0], [1.0], [3.0]]), [-1, 1, 1, -1]
+    with pytest.warns(svmcore.ConvergenceWarning, match="unbounded"):
+        svmcore.train_svc(X, y, np.inf, kernel="linear", solver="npa")
