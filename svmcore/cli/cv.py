@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
+from svmcore.cli.options import typed
 from svmcore.cli.output import Report, at_work, interval, number, percent, say, warnings_as_lines
 from svmcore.cli.report import add_classified, add_data, add_regressed, add_solution
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
     from svmcore.models.step_curve import StepCurve
+
+_OF_NUMBERS = ("epsilon", "loss", "tau")  # options of a regression
 
 
 def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> PathCV:
@@ -100,7 +103,8 @@ def cv(args: argparse.Namespace) -> int:
     report.tell_time()
     report.tell_written()
     again = retyped(args, gamma=found.best_gamma)
-    following = f"svmcore train {quote(args.data)}{_kind(args)} -C {C:.6g}{again} -o model.npz"
+    kind = "".join([" --svr", *(f" {name} {value}" for name, value in typed(args, *_OF_NUMBERS).items())])
+    following = f"svmcore train {quote(args.data)}{kind if args.svr else ''} -C {C:.6g}{again} -o model.npz"
     if args.output:
         following = f"svmcore predict {quote(report.written[0])} DATA{retyped(args, reading=True)}"
     elif args.one_class:  # which rows are learned is known here only
@@ -122,31 +126,17 @@ def _add_test(report: Report, args: argparse.Namespace, machine: Any, classes: A
 
 def _loss(args: argparse.Namespace) -> dict[str, Any]:
     """What machines learn."""
+    of_numbers, of_classes = typed(args, *_OF_NUMBERS), typed(args, "classes", "class_weight")
+    others = [*(["--svr"] if args.svr else []), *of_numbers, *of_classes]
+    if args.one_class and others:
+        raise InputError(f"--one-class takes no {others[0]}; leave out one of them")
     if args.one_class:
-        given = {
-            "--svr": args.svr, "--epsilon": args.epsilon, "--classes": args.classes, "--class-weight": args.class_weight,
-            "--loss": args.loss, "--tau": args.tau,
-        }  # fmt: skip
-        for name, value in given.items():
-            if value not in (None, False):
-                raise InputError(f"--one-class takes no {name}; leave out one of them")
         return {"loss": "one_class"}
-    for name, value in {"--epsilon": args.epsilon, "--loss": args.loss, "--tau": args.tau}.items():
-        if value is not None and not args.svr:
-            raise InputError(f"{name} belongs to regression; add --svr, or leave it out")
-    if args.svr and (args.classes is not None or args.class_weight is not None):
+    if of_numbers and not args.svr:
+        raise InputError(f"{next(iter(of_numbers))} belongs to regression; add --svr, or leave it out")
+    if args.svr and of_classes:
         raise InputError("--classes and --class-weight belong to classification; leave out --svr, or them")
-    if args.svr:
-        return {"loss": args.loss or "epsilon_insensitive", "epsilon": args.epsilon, "tau": args.tau}
-    return {}
-
-
-def _kind(args: argparse.Namespace) -> str:
-    """The words of a regression."""
-    if not args.svr:
-        return ""
-    given = {"--epsilon": args.epsilon, "--loss": args.loss, "--tau": args.tau}
-    return " --svr" + "".join(f" {name} {value}" for name, value in given.items() if value is not None)
+    return {"loss": args.loss or "epsilon_insensitive", "epsilon": args.epsilon, "tau": args.tau} if args.svr else {}
 
 
 def folds(text: str) -> int | str:

@@ -27,7 +27,15 @@ def check_outputs(args: argparse.Namespace) -> None:
     plot = getattr(args, "plot", None)
     outputs = [name for name in (getattr(args, "output", None), plot) if name is not None]
     for name in outputs:
-        _check_output(name)
+        folder = File(name).absolute().parent
+        if "\0" in name:
+            raise InputError(f"{name!r} is no file name")
+        if os.path.isdir(name):
+            raise InputError(f"{name} is a directory; give a file name")
+        if not folder.is_dir():
+            raise InputError(f"{name}: there is no directory {folder}")
+        if not os.access(name if os.path.exists(name) else folder, os.W_OK):
+            raise InputError(f"{name} cannot be written: permission denied")
         for source in inputs:
             if source and os.path.exists(source) and os.path.exists(name) and os.path.samefile(source, name):
                 same = "" if source == name else f" ({source}, the same file)"
@@ -38,18 +46,6 @@ def check_outputs(args: argparse.Namespace) -> None:
         from svmcore.plots.canvas import check_file
 
         check_file(plot)
-
-
-def _check_output(name: str) -> None:
-    if "\0" in name:
-        raise InputError(f"{name!r} is no file name")
-    folder = File(name).absolute().parent
-    if os.path.isdir(name):
-        raise InputError(f"{name} is a directory; give a file name")
-    if not folder.is_dir():
-        raise InputError(f"{name}: there is no directory {folder}")
-    if not os.access(name if os.path.exists(name) else folder, os.W_OK):
-        raise InputError(f"{name} cannot be written: permission denied")
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

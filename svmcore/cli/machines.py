@@ -13,7 +13,7 @@ import numpy as np
 
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin
-from svmcore.cli.options import of_solvers
+from svmcore.cli.options import of_solvers, typed
 from svmcore.cli.output import Report, at_work, percent, say, seconds_text, warnings_as_lines
 from svmcore.cli.probability import refuse_probability, with_probabilities
 from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution
@@ -61,16 +61,14 @@ def _check_words(args: argparse.Namespace) -> None:
     kind = "one class" if args.one_class else "regression" if args.svr else "classification"
     if args.svr and args.one_class:
         raise InputError("--svr and --one-class are two kinds of machines; leave out one of them")
-    others = {"--epsilon": ("regression", args.epsilon), "--classes": ("classification", args.classes),
-              "--class-weight": ("classification", args.class_weight)}  # fmt: skip
-    for option, (where, value) in others.items():
-        if value is not None and where != kind:
+    for option in typed(args, "epsilon", "classes", "class_weight"):
+        where = "regression" if option == "--epsilon" else "classification"
+        if where != kind:
             remedy = "add --svr, or leave it out" if where == "regression" else f"this is {kind}; leave it out"
             raise InputError(f"{option} belongs to {where}; {remedy}")
     refuse_probability(args)
-    for option, value in {"--loss": args.loss, "--intercept": args.intercept}.items():
-        if args.one_class and value is not None:
-            raise InputError(f"{option} belongs to classification and regression; leave it out with --one-class")
+    for option in typed(args, "loss", "intercept") if args.one_class else ():
+        raise InputError(f"{option} belongs to classification and regression; leave it out with --one-class")
     pinball = args.loss == "pinball"
     if pinball and not args.svr:
         raise InputError("--loss pinball fits a quantile of numbers; add --svr")
@@ -153,25 +151,24 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
     if reading:
         return "".join(parts)
     parts += [f" --categorical {quote(names)}" for names in getattr(args, "categorical", [])]
-    shape = {
-        "-k": args.kernel,
-        "-g": args.gamma if gamma is None else f"{gamma:.6g}",
-        "-d": args.degree,
-        "-r": args.coef0,
-    }
-    usual = {"-k": ("rbf",), "-g": ("scale", None), "-d": (3,), "-r": (0.0,)}
-    parts += [f" {name} {value}" for name, value in shape.items() if value not in usual[name]]
+    g = args.gamma if gamma is None else f"{gamma:.6g}"
+    shape = (
+        ("-k", args.kernel, ("rbf",)),
+        ("-g", g, ("scale", None)),
+        ("-d", args.degree, (3,)),
+        ("-r", args.coef0, (0.0,)),
+    )
+    parts += [f" {name} {value}" for name, value, usual in shape if value not in usual]
     parts += [" --standardize"] if args.standardize else []
-    parts += [f" --impute {args.impute}"] if args.impute else []
-    parts += [f" --intercept {args.intercept}"] if getattr(args, "intercept", None) else []
-    parts += [f" --classes {args.classes}"] if getattr(args, "classes", None) else []
-    parts += [f" --class-weight {quote(args.class_weight)}"] if args.class_weight else []
-    return "".join(parts)
+    more = typed(args, "impute", "intercept", "classes", "class_weight")
+    return "".join([*parts, *(f" {name} {quote(value)}" for name, value in more.items())])
 
 
 def predict(args: argparse.Namespace) -> int:
     """Predict with a machine, or with a path at one C."""
-    _put_in_order(args)
+    args.output = args.file if args.output is None else args.output
+    if not _is_model(args.model) and _is_model(args.data):  # svm-predict names the data first: that is understood, too
+        args.model, args.data = args.data, args.model
     check_outputs(args)
     machine = machine_at(args)
     table = load_like(args.data, args, machine)
@@ -255,14 +252,6 @@ def _whole_rows(table: Table) -> tuple[Table, list[int]]:
     known = None if known is None else known[whole]
     y = None if y is not None and not y.size else y
     return table._replace(X=table.X[whole], y=y, known=known), np.flatnonzero(gap).tolist()
-
-
-def _put_in_order(args: argparse.Namespace) -> None:
-    """svm-predict names the data before the model, and the output last: that order is understood, too."""
-    if args.output is None:
-        args.output = args.file
-    if not _is_model(args.model) and _is_model(args.data):
-        args.model, args.data = args.data, args.model
 
 
 def _is_model(name: str) -> bool:

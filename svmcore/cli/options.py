@@ -45,6 +45,12 @@ def of_published_path(args: argparse.Namespace) -> PublishedOptions | None:
     return PublishedOptions(**found) if found else None
 
 
+def typed(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Those of some options that were typed, as they are typed, with their values."""
+    found = {_flag(name): getattr(args, name, None) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
@@ -52,12 +58,10 @@ def _flag(name: str) -> str:
 def _add(group: Any, kind: str, types: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
     """An option for every row of a table, by its type."""
     for name, hint in types.items():
-        usual = "" if defaults is None else f"default {_worded(defaults[name])}"
-        group.add_argument(_flag(name), dest=f"{kind}:{name}", help=usual or None, **_taken(hint))
-
-
-def _worded(value: Any) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+        usual = None if defaults is None else defaults[name]
+        usual = ("no", "yes")[usual] if isinstance(usual, bool) else usual
+        text = None if defaults is None else f"default {usual}"
+        group.add_argument(_flag(name), dest=f"{kind}:{name}", help=text, **_taken(hint))
 
 
 def _taken(hint: Any) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def translated(argv: Sequence[str]) -> list[str]:
     if given.get("s", "0") != "0":
         weights = []  # they belong to C-SVC
     chances = ["--probability"] if _asks_for_probabilities(given.get("b", "0")) else []
-    return [*_words(given), *chances, *_weighted(weights), "--as-svm-train", *rest]
+    weighted = [f"--class-weight={','.join(weights)}"] if weights else []
+    return [*_words(given), *chances, *weighted, "--as-svm-train", *rest]
 
 
 def prediction(argv: Sequence[str]) -> list[str]:
@@ -64,10 +65,6 @@ def _value(words: object, word: str, attached: str) -> str:
     if value is None:
         raise InputError(f"{word} needs a value, as in svm-train")
     return str(value)
-
-
-def _weighted(weights: list[str]) -> list[str]:
-    return [f"--class-weight={','.join(weights)}"] if weights else []
 
 
 def _words(given: dict[str, str]) -> list[str]:

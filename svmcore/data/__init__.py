@@ -109,7 +109,13 @@ def read(source: Any, wanted: Wanted) -> Table:
     try:
         path = os.fsdecode(source)
     except TypeError:
-        raise InputError(_no_file(source)) from None
+        what = f'data source {source!r} is neither a file name nor "demo:..."'
+        if hasattr(source, "columns") or hasattr(source, "shape"):  # data in memory are not printed
+            what = (
+                f"load_data reads files, and this is a {type(source).__name__}; data in memory go straight to "
+                "train_svc, train_svr or svm_path"
+            )
+        raise InputError(what) from None
     if path == "-":
         stream = sys.stdin.buffer
         magic = stream.peek(6)[:6] if hasattr(stream, "peek") else b""
@@ -137,16 +143,6 @@ def _check(wanted: Wanted) -> None:
     for column in wanted.drop:
         if isinstance(column, bool) or not isinstance(column, (int, str)):
             raise InputError(f"drop names {column!r}, which is no column; give names, or numbers counted from 1")
-
-
-def _no_file(source: Any) -> str:
-    """What to say about a source that is no name of a file; data in memory are not printed."""
-    if hasattr(source, "columns") or hasattr(source, "shape"):
-        return (
-            f"load_data reads files, and this is a {type(source).__name__}; data in memory go straight to "
-            "train_svc, train_svr or svm_path"
-        )
-    return f'data source {source!r} is neither a file name nor "demo:..."'
 
 
 def _refuse_drop(wanted: Wanted, name: str) -> None:

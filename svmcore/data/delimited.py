@@ -61,7 +61,9 @@ def read_delimited(name: str, pieces: Iterator[TextPiece], lines: list[bytes], w
     if not len(X):
         raise InputError(f"{name} holds a header and no data")
     assert layout is not None
-    words = {k: _decoded(np.concatenate([part.texts[k] for part in parts])) for k in sorted(layout.categories)}
+    words = {
+        k: _labels(np.concatenate([part.texts[k] for part in parts]), words=True) for k in sorted(layout.categories)
+    }
     if layout.label is None:
         return encoded(name, X, words, layout, None, None)
     raw = np.concatenate([part.texts[layout.label] for part in parts])
@@ -77,19 +79,13 @@ class ParsedRows(NamedTuple):
     texts: dict[int, Array]
 
 
-def _decoded(raw: Array) -> Array:
-    """Bytes as words."""
-    values, index = np.unique(raw, return_inverse=True)
-    return np.array([value.decode("utf-8", "replace") for value in values.tolist()], dtype=str)[index]
-
-
-def _labels(raw: Array) -> Array:
-    """Labels, read as bytes: integers, numbers or strings."""
+def _labels(raw: Array, words: bool = False) -> Array:
+    """Labels, read as bytes: integers, numbers or strings; of `words` always strings."""
     values, index = np.unique(raw, return_inverse=True)
     known = values.tolist()
-    if all(NUMBER.match(value) or value.lower() in BOOLEAN for value in known):
+    if not words and all(NUMBER.match(value) or value.lower() in BOOLEAN for value in known):
         return whole(np.array([float(BOOLEAN.get(value.lower(), value)) for value in known])[index])
-    return np.array([value.decode("utf-8", "replace") for value in known])[index]
+    return np.array([value.decode("utf-8", "replace") for value in known], dtype=str)[index]
 
 
 def _csv_bulk(text: bytes, layout: Layout) -> ParsedRows | None:

@@ -166,7 +166,11 @@ def leave_one_out(
     if not reached.all():  # what the machine of all points says of the others
         told = values.copy()
         told[~reached] = solution.decision_function(form.columns.raw(form.X[~reached]))
-    wrong, predictions = _judge(form, y, told)
+    if form.classes is None:
+        wrong, predictions = (told - np.asarray(y, dtype=np.float64).reshape(-1)) ** 2, told
+    else:
+        predictions = np.asarray(form.classes)[(told > 0).astype(int)]
+        wrong = np.asarray(predictions != labelling.label_array(y).reshape(-1), dtype=np.float64)
     if not status.ok:
         warn(
             f"leave_one_out: {status}. {np.count_nonzero(reached)} of {values.size} points were reached; the decision values "
@@ -179,13 +183,6 @@ def leave_one_out(
         converged=status.ok and solution.converged, n_exits=counts[0], n_refits=counts[1],
         n_kernel_evals=solution.n_kernel_evals + counts[2], fit_seconds=time.perf_counter() - begun,
     )  # fmt: skip
-
-
-def _judge(form: Problem, y: Any, values: FloatArray) -> tuple[FloatArray, NDArray[Any]]:
-    if form.classes is None:
-        return (values - np.asarray(y, dtype=np.float64).reshape(-1)) ** 2, values
-    predictions = np.asarray(form.classes)[(values > 0).astype(int)]
-    return np.asarray(predictions != labelling.label_array(y).reshape(-1), dtype=np.float64), predictions
 
 
 def _biases(qp: DualQP, beta: FloatArray, v: FloatArray, control: PartControl) -> tuple[float, FloatArray]:

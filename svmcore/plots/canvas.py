@@ -146,8 +146,7 @@ def draw_plane(ax: Any, dots: Dots, f: Callable[[FloatArray], FloatArray], title
             X[own, 0], X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * dots.support[own], edgecolors=INK,
             label=name, rasterized=own.size > 1000,
         )  # fmt: skip
-    ax.set_xlim(x[0], x[-1])
-    ax.set_ylim(y[0], y[-1])
+    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     if square:
         ax.set_aspect("equal", anchor="NW")
     ax.grid(False)

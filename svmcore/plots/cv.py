@@ -23,15 +23,11 @@ _BINS = 12  # observed shares are drawn in so many bins
 
 def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) -> Any:
     """Draw one view of a cross-validation; see `PathCV.plot`."""
-    views: dict[str, tuple[Callable[..., None], tuple[float, float]]] = {
-        "curve": (draw_curve, (6.8, 4.3)),
-        "map": (draw_map, (6.8, 4.3)),
-    }
+    views: dict[str, Callable[..., None]] = {"curve": draw_curve, "map": draw_map}
     if what not in views:
         raise InputError(f"what={what!r} is not known; choose one of {', '.join(map(repr, views))}")
-    draw, size = views[what]
-    with canvas(ax, size) as ax:
-        draw(cv, ax, **options)
+    with canvas(ax, (6.8, 4.3)) as ax:
+        views[what](cv, ax, **options)
     return ax
 
 
@@ -99,31 +95,19 @@ def draw_curve(cv: PathCV, ax: Any, *, gamma: Any = None) -> None:
         [one], [factor * float(mean.curve(np.array([one]))[0])], "D", color=POSITIVE, markersize=5, zorder=4,
         label=f"within one standard error, C = {short(mean.one_se_C)}",
     )  # fmt: skip
-    _frame(ax, limits, value, spread)
+    bottom, top = float((value - spread).min()), float((value + spread).max())  # where the curve lives
+    room = 0.06 * (top - bottom) or 1.0
+    ax.set(xscale="log", xlim=limits, xlabel="C", ylim=(max(bottom - room, -0.02 * top), top + room))
     ax.set_ylabel(label)
     ax.set_title(f"{len(mean.curves.scores)} folds, every C", pad=22, loc="left")
     ax.set_title(f"least {write(least)} at C = {short(best)}", loc="right", color=MARGIN, fontsize=8.5, pad=22)
     ax.legend(loc="best")
-    _support_on_top(mean, ax, limits)
-
-
-def _frame(ax: Any, limits: tuple[float, float], value: FloatArray, spread: FloatArray) -> None:
-    """Log C along, and the part of the scale in which the curve lives."""
-    ax.set_xscale("log")
-    ax.set_xlim(*limits)
-    ax.set_xlabel("C")
-    low, high = float((value - spread).min()), float((value + spread).max())
-    room = 0.06 * (high - low) or 1.0
-    ax.set_ylim(max(low - room, -0.02 * high), high + room)
-
-
-def _support_on_top(mean: Mean, ax: Any, limits: tuple[float, float]) -> None:
-    top = ax.secondary_xaxis("top")
-    at = np.geomspace(*limits, _TOP_TICKS + 2)[1:-1]
-    top.set_xticks(at, [f"{count:,.0f}" for count in mean.support_steps(at)], minor=False)
-    top.set_xticks([], minor=True)
-    top.tick_params(length=0, labelsize=8, colors=MUTED, pad=2)
-    top.spines["top"].set_visible(False)
+    above = ax.secondary_xaxis("top")
+    ticks = np.geomspace(*limits, _TOP_TICKS + 2)[1:-1]
+    above.set_xticks(ticks, [f"{count:,.0f}" for count in mean.support_steps(ticks)], minor=False)
+    above.set_xticks([], minor=True)
+    above.tick_params(length=0, labelsize=8, colors=MUTED, pad=2)
+    above.spines["top"].set_visible(False)
     ax.text(0.0, 1.055, "support vectors", transform=ax.transAxes, fontsize=8, color=MUTED)
 
 
@@ -146,12 +130,7 @@ def draw_map(cv: PathCV, ax: Any) -> None:
         mesh = ax.pcolormesh(
             edges, [below, above], value[None, :], vmin=low, vmax=high, cmap="cividis_r", rasterized=True
         )
-    ax.set_yscale("log")
-    ax.set_xscale("log")
-    ax.set_xlim(*limits)
-    ax.set_ylim(bounds[0], bounds[-1])
-    ax.set_xlabel("C")
-    ax.set_ylabel("gamma")
+    ax.set(xscale="log", yscale="log", xlim=limits, ylim=(bounds[0], bounds[-1]), xlabel="C", ylabel="gamma")
     ax.grid(False)
     best = cv.best_gamma
     assert best is not None
@@ -189,9 +168,7 @@ def plot_calibration(calibrator: Calibrator, ax: Any = None) -> Any:
             ax.plot(
                 own, np.full(own.size, level), "|", color=colour, markersize=5, alpha=0.4, rasterized=own.size > 1000
             )
-        ax.set_xlim(f[0], f[-1])
-        ax.set_ylim(-6.0, 106.0)
-        ax.set_xlabel("out-of-fold decision value")
+        ax.set(xlim=(f[0], f[-1]), ylim=(-6.0, 106.0), xlabel="out-of-fold decision value")
         ax.set_ylabel(f"class {str(calibrator.classes[1])[:20]}, in %")
         ax.set_title("Probability", loc="left")
         ax.set_title(

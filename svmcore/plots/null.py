@@ -61,8 +61,7 @@ def _draw_maxima(values: FloatArray, maxima: FloatArray, names: tuple[str, str],
         if np.isfinite(limit):
             for part in (ax, side):
                 part.axhline(limit, color=INK, linewidth=1.2)
-        ax.set_xlabel(names[0])
-        ax.set_ylabel(names[1])
+        ax.set(xlabel=names[0], ylabel=names[1])
         found = f"{int(beyond.sum())} of {int(np.isfinite(values).sum()):,} at level {level:g}, for all together"
         ax.set_title(found, loc="left")
     return ax
@@ -100,8 +99,7 @@ def _draw(test: PermutationTest, ax: Any, column: int) -> None:
     top = _ROOM * float(count.max())
     ax.plot([score, score], [0.0, top], color=INK, linewidth=1.6)
     room = 0.05 * (high - low or 1.0)
-    ax.set_xlim(low - room, high + room)
-    ax.set_ylim(0.0, top)
+    ax.set(xlim=(low - room, high + room), ylim=(0.0, top))
     right = score > 0.5 * (low + high)
     ax.annotate(
         f"{name} {score:.3g}\np = {pvalue:.3g}", (score, 0.93 * top), xytext=(-6 if right else 6, 0),

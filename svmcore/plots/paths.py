@@ -79,14 +79,11 @@ def error_curves(
     if test is None:
         return ErrorCurves(training, None, cv)
     left = None if time_limit is None else max(0.0, time_limit - (time.perf_counter() - begin))
-    held_out = _curve(path, _pair(test), time_limit=left, callback=callback, verbose=verbose)
-    return ErrorCurves(training, held_out, cv)
-
-
-def _pair(test: Any) -> tuple[Any, Any]:
-    if not (isinstance(test, tuple | list) and len(test) == 2):
+    pair: Any = test
+    if not (isinstance(pair, tuple | list) and len(pair) == 2):
         raise InputError('test must be a pair of data and labels, as in path.plot("error", test=(X, y))')
-    return test[0], test[1]
+    held_out = _curve(path, (pair[0], pair[1]), time_limit=left, callback=callback, verbose=verbose)
+    return ErrorCurves(training, held_out, cv)
 
 
 def _curve(path: Path, test: tuple[Any, Any] | None, **limits: Any) -> StepCurve | LossCurve:
@@ -188,8 +185,7 @@ def _over_C(ax: Any, span: Span, title: str, label: str) -> None:
     ax.set_xscale("log")
     if span[0] < span[1]:
         ax.set_xlim(*span)
-    ax.set_xlabel("C")
-    ax.set_ylabel(label)
+    ax.set(xlabel="C", ylabel=label)
     ax.set_title(title, loc="left")
 
 
