@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import math
 import re
+import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,16 +26,15 @@ from svmcore.data.text import (
     check_memory,
     fail,
     number_of,
-    numbers,
     whole,
-    words_of,
 )
 
 _LONGEST_LABEL = 64  # longer labels are read one by one
 _COMMENT_LINE = re.compile(rb"^[ \t]*#[^\n]*\n", re.MULTILINE)
 _BLANK_LINE = re.compile(rb"^[ \t\r]*\n", re.MULTILINE)
-_TRUE = re.compile(rb"(?<!\S)true(?!\S)", re.IGNORECASE)
-_FALSE = re.compile(rb"(?<!\S)false(?!\S)", re.IGNORECASE)
+_STRANGE = re.compile(rb'["\x01\x02\x1c-\x1f]')  # quotes, and what numpy takes for white space
+# The same among the bytes of letters: they are other bytes while numpy reads.
+_HIDDEN, _SHOWN = bytes.maketrans(b"\x85\xa0", b"\x01\x02"), bytes.maketrans(b"\x01\x02", b"\x85\xa0")
 
 
 def read_delimited(name: str, pieces: Iterator[TextPiece], lines: list[bytes], wanted: Wanted) -> Table:
@@ -89,76 +90,54 @@ def _labels(raw: Array, words: bool = False) -> Array:
 
 
 def _csv_bulk(text: bytes, layout: Layout) -> ParsedRows | None:
-    """All rows of a piece at once; None where a line is out of the ordinary."""
-    if b'"' in text:
+    """All rows of a piece at once, by numpy; None where a line is out of the ordinary."""
+    if _STRANGE.search(text):
         return None
-    if b"#" in text:
-        text = _COMMENT_LINE.sub(b"", text)
-    text = _BLANK_LINE.sub(b"", text)
-    width = layout.width
-    letters = np.frombuffer(text, dtype=np.uint8).copy()
-    if not letters.size:
+    text = text.translate(_HIDDEN)
+    text = _BLANK_LINE.sub(b"", _COMMENT_LINE.sub(b"", text) if b"#" in text else text)
+    if not text:
         return _nothing(layout)
-    newline = letters == ord("\n")
-    n = int(np.count_nonzero(newline))
-    if layout.delimiter:
-        stop = np.flatnonzero(newline | (letters == layout.delimiter[0]))
-        if stop.size != n * width:
-            return None
-        begin = np.concatenate([[0], stop[:-1] + 1])
-        ends = newline[stop].reshape(n, width)
-        if not ends[:, -1].all() or ends[:, :-1].any():
-            return None
-        blank = letters <= 32
-    else:
-        blank = letters <= 32
-        begin, stop = words_of(blank)
-        per_line = np.diff(np.searchsorted(begin, np.flatnonzero(newline)), prepend=0)
-        if np.any(per_line != width):
-            return None
-    texts: dict[int, Array] = {}
-    for k in sorted({*layout.texts, *layout.dropped}):
-        taken = _cut_out(letters, begin[k::width], stop[k::width])
-        if taken is None:
-            return None
-        if k in layout.dropped:
-            continue
-        texts[k] = taken
-        needed = k != layout.label or not layout.wanted.unlabelled
-        if needed and np.isin(np.strings.lower(taken), np.array(MISSING)).any():
-            return None
-    if layout.delimiter:
-        # One word in every field: the k-th word begins inside of the k-th field.
-        letters[stop] = ord(" ")
-        word, _ = words_of(np.append(letters[:-1] <= 32, True))
-        if word.size != stop.size or np.any(word < begin) or np.any(word >= stop):
-            return None
-    content = letters.tobytes()
-    if _TRUE.search(content) or _FALSE.search(content):
-        content = _FALSE.sub(b"0", _TRUE.sub(b"1", content))
-    values = numbers(content, n * width)
-    if values is None:
+    plain, edge = text, rb"(?<![^\s%b])%b(?![^\s%b])"
+    for word, number in ((b"true", b"1"), (b"false", b"0")):
+        if re.search(word, text, re.IGNORECASE):
+            plain = re.sub(edge % (layout.delimiter, word, layout.delimiter), number, plain, flags=re.IGNORECASE)
+    words = {*layout.texts, *layout.dropped}
+    runs = [(own, list(columns)) for own, columns in groupby(range(layout.width), lambda k: k not in words)]
+    kinds = [(f"{columns[0]}", "f8" if own else "S1", (len(columns),)) for own, columns in runs]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            rows = _loaded(plain, layout, kinds)
+            texts = _loaded(text, layout, f"S{_LONGEST_LABEL + 1}", layout.texts)
+    except (ValueError, UserWarning):
         return None
-    return ParsedRows(np.ascontiguousarray(values.reshape(n, width)[:, layout.numbers]), texts)
+    X = np.concatenate([rows[f"{columns[0]}"] for own, columns in runs if own] or [np.empty((len(rows), 0))], axis=1)
+    if not np.isfinite(X).all():
+        return None
+    found: dict[int, Array] = {}
+    for place, k in enumerate(layout.texts):
+        column = np.strings.strip(np.ascontiguousarray(texts[:, place]))
+        longest = int(np.strings.str_len(column).max())
+        needed = k != layout.label or not layout.wanted.unlabelled
+        if longest > _LONGEST_LABEL or (needed and np.isin(np.strings.lower(column), np.array(MISSING)).any()):
+            return None
+        column = column.astype(f"S{max(1, longest)}")
+        found[k] = np.frombuffer(column.tobytes().translate(_SHOWN), column.dtype)
+    return ParsedRows(X, found)
+
+
+def _loaded(text: bytes, layout: Layout, kind: Any, columns: list[int] | None = None) -> Any:
+    """The lines of a text as rows. ValueError where one has another number of columns, or a word among its numbers."""
+    lines = text.decode("latin-1").removesuffix("\n").split("\n")
+    delimiter = layout.delimiter.decode() or None
+    return np.loadtxt(
+        lines, kind, comments=None, delimiter=delimiter, usecols=columns, ndmin=1 if columns is None else 2
+    )
 
 
 def _nothing(layout: Layout) -> ParsedRows:
     empty = np.empty(0, dtype="S1")
     return ParsedRows(np.empty((0, len(layout.numbers))), dict.fromkeys(layout.texts, empty))
-
-
-def _cut_out(letters: Array, begin: Array, stop: Array) -> Array | None:
-    """Take a column out of a text, as bytes, and leave 0 in its places. In place: letters."""
-    longest = int((stop - begin).max())
-    if longest > _LONGEST_LABEL or int((stop - begin).min()) == 0:
-        return None
-    at = begin[:, None] + np.arange(longest)
-    inside = at < stop[:, None]
-    taken = np.where(inside, letters[np.minimum(at, letters.size - 1)], 0).astype(np.uint8)
-    labels = np.strings.strip(np.ascontiguousarray(taken).view(f"S{longest}").reshape(-1))
-    letters[at[inside]] = ord(" ")
-    letters[begin] = ord("0")
-    return np.asarray(labels)
 
 
 def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
