@@ -72,7 +72,7 @@ HOMES = {
     "solvers._ends_jit": BASE | {"simd.vector"},
     "solvers._small_jit": LINES | {"simd.loops", "simd.packing", "solvers._ends_jit", "solvers._crowd_sets_jit"},
     "solvers._shares_jit": LINES | {"solvers._ends_jit", "solvers._small_jit"},
-    "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums"},
+    "solvers._crowd_sets_jit": BASE | {"simd.vector", "simd.sums", "simd.loops"},
     "solvers._crowd_pairs_jit": BASE | {"simd.vector", "simd.passes", "solvers._crowd_sets_jit", "solvers._ends_jit"},
     "solvers._crowd_forms_jit": BASE | {"_kernels", "solvers._crowd_sets_jit", "solvers._crowd_pairs_jit"},
     "solvers._crowd_jit": BASE

@@ -42,11 +42,11 @@ class FoldNumbers(NamedTuple):
 class Plan(NamedTuple):
     """How labellings are folded: `fixed` rounds for all; so many stratified folds; or a splitter that is asked for each."""
 
-    fixed: list[FoldNumbers] | None
-    stratified: int
-    splitter: Any
-    classes: NDArray[Any] | None
-    groups: Any
+    fixed: list[FoldNumbers] | None = None
+    stratified: int = 0
+    splitter: Any = None
+    classes: NDArray[Any] | None = None
+    groups: Any = None
 
     def rounds(self, codes: Any) -> list[FoldNumbers]:
         """The rounds of labellings: codes of classes, or targets, (labellings, n)."""
@@ -104,28 +104,22 @@ def make_plan(cv: Any, n: int, classes: NDArray[Any] | None, groups: Any) -> Pla
         if k > n:
             raise InputError(f'cv={k} needs at least {k} rows, and there are {n}; use fewer folds, or cv="loo"')
         if classes is not None:
-            return Plan(None, k, None, classes, None)
-        return Plan(
-            [FoldNumbers(np.repeat(np.arange(k), [len(a) for a in np.array_split(np.arange(n), k)])[None], k)],
-            0,
-            None,
-            None,
-            None,
-        )
+            return Plan(stratified=k)
+        return Plan([FoldNumbers(np.repeat(np.arange(k), [len(a) for a in np.array_split(np.arange(n), k)])[None], k)])
     if isinstance(cv, str):
         folds = make_folds(cv, np.zeros(n, np.int64), np.zeros(1), groups, 0)
-        return Plan(_rounds(folds, n), 0, None, classes, None)
+        return Plan(_rounds(folds, n))
     name = type(cv).__name__
     scikit = type(cv).__module__.startswith("sklearn.")
     if scikit and name == "StratifiedKFold" and classes is not None and not cv.shuffle:
-        return Plan(None, int(cv.n_splits), None, classes, None)
+        return Plan(stratified=int(cv.n_splits))
     draws = getattr(cv, "shuffle", name in _DRAWS)
     blind = scikit and name in _BLIND and (not draws or isinstance(cv.random_state, (int, np.integer)))
     own = groups if hasattr(cv, "split") and not (scikit and "Group" not in name) else None
     if hasattr(cv, "split") and not blind:
-        return Plan(None, 0, cv, classes, own)
+        return Plan(splitter=cv, classes=classes, groups=own)
     folds = make_folds(cv, np.zeros(n, np.int64), np.zeros(1), own, 0, np.zeros(n))
-    return Plan(_rounds(folds, n), 0, None, classes, None)
+    return Plan(_rounds(folds, n))
 
 
 Judge = Callable[[Any, Any], float]

@@ -96,7 +96,7 @@ def append(active, c, corner):
 def remove(active, p):
     """The member in place p leaves. Givens rotations make the factor triangular again. In place: active, with u and w."""
     m = active.sizes[0]
-    L, u, w = active.L, active.u, active.w
+    L = active.L
     active.where[active.members[p]] = -1
     for r in range(p, m - 1):
         row = L[r + 1]
@@ -115,12 +115,10 @@ def remove(active, p):
         active.members[r] = active.members[r + 1]
         active.where[active.members[r]] = r
     for k in range(p, m - 1):
-        a, b = u[k], u[k + 1]
-        u[k] = active.cos[k] * a + active.sin[k] * b
-        u[k + 1] = active.cos[k] * b - active.sin[k] * a
-        a, b = w[k], w[k + 1]
-        w[k] = active.cos[k] * a + active.sin[k] * b
-        w[k + 1] = active.cos[k] * b - active.sin[k] * a
+        for vector in (active.u, active.w):
+            a, b = vector[k], vector[k + 1]
+            vector[k] = active.cos[k] * a + active.sin[k] * b
+            vector[k + 1] = active.cos[k] * b - active.sin[k] * a
     active.sizes[0] = m - 1
 
 
@@ -175,14 +173,12 @@ def _compensate(duals, active, c):
 def _first_blocker(duals, active, c, sign, limit):
     """How far c can go, and who stops it. Returns (step, blocker).
 
-    The blocker is the place of a member, -2 for c itself, or -1 if nothing stops it before `limit`.
+    The blocker is the place of a member, -2 for c itself, or -1 if nothing stops it before `limit`. Without c, which is -1
+    then, the members move by themselves.
     """
-    step = limit
-    blocker = -1
-    space = room(duals, c, sign)
-    if space <= step:
-        step = space
-        blocker = -2
+    step, blocker = limit, -1
+    if c >= 0 and room(duals, c, sign) <= step:
+        step, blocker = room(duals, c, sign), -2
     for a in range(active.sizes[0]):
         rate = sign * active.d[a]
         if rate != 0.0:
@@ -194,6 +190,15 @@ def _first_blocker(duals, active, c, sign, limit):
 
 
 @jit
+def _drop(duals, active, place, bound):
+    """The member in this place goes to its bound, and leaves. In place: beta, active."""
+    t = active.members[place]
+    duals.beta[t] = bound
+    remove(active, place)
+    _file(duals, active, t)
+
+
+@jit
 def _land_ties(duals, active, progress, step):
     """Put members that are next to a bound but for rounding onto the bound, and out of S. In place: beta, active."""
     for a in range(active.sizes[0] - 1, -1, -1):
@@ -202,9 +207,7 @@ def _land_ties(duals, active, progress, step):
         bound = duals.upper[t] if up < down else duals.lower[t]
         span = up + down
         if min(up, down) <= _LANDED * (abs(step * active.d[a]) if np.isinf(span) else span):
-            duals.beta[t] = bound
-            remove(active, a)
-            _file(duals, active, t)
+            _drop(duals, active, a, bound)
             progress.ints[DROPS] += 1
 
 
@@ -250,9 +253,7 @@ def move(duals, rows, active, progress, c, gap, limit):
         left -= step
         if blocker >= 0:
             t = active.members[blocker]
-            duals.beta[t] = duals.upper[t] if sign * active.d[blocker] > 0 else duals.lower[t]
-            remove(active, blocker)
-            _file(duals, active, t)
+            _drop(duals, active, blocker, duals.upper[t] if sign * active.d[blocker] > 0 else duals.lower[t])
             progress.ints[DROPS] += 1
             progress.floats[PAPER] += active.sizes[0] + 1.0
             continue
@@ -422,14 +423,7 @@ def settle(duals, active, x):
         for a in range(m):
             active.d[a] = x[a] - b * active.u[a]
         backward(active.L, m, active.d)
-        step = 1.0
-        blocker = -1
-        for a in range(m):
-            rate = active.d[a]
-            space = room(duals, active.members[a], rate)
-            if space < step * abs(rate):
-                step = max(space, 0.0) / abs(rate)
-                blocker = a
+        step, blocker = _first_blocker(duals, active, -1, 1.0, 1.0)
         for a in range(m):
             t = active.members[a]
             duals.beta[t] += step * active.d[a]
@@ -437,9 +431,7 @@ def settle(duals, active, x):
         if blocker < 0:
             return b
         t = active.members[blocker]
-        duals.beta[t] = duals.upper[t] if active.d[blocker] > 0 else duals.lower[t]
-        remove(active, blocker)
-        _file(duals, active, t)
+        _drop(duals, active, blocker, duals.upper[t] if active.d[blocker] > 0 else duals.lower[t])
     return b
 
 

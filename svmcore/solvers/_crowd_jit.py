@@ -42,11 +42,11 @@ from svmcore.solvers._crowd_sets_jit import (
     MOVED,
     SAME,
     STUCK,
-    add_rows,
     by_inverse,
     keep_face,
     on_faces,
     residual,
+    weighted,
     withdrawn,
 )
 
@@ -273,10 +273,9 @@ def _begin_group(matrices, others, apart, crowd, booth, inverse, begin, count, s
         pending += _opened(own, crowd, booth, inverse, begin + g, g, seen)
         seen = (begin + g) // crowd.n_folds
         if apart:
-            way = booth.values[TOGETHER - 1]
             for t in range(booth.beta.shape[1]):
-                booth.rows[t], way[t] = t, booth.ways[t, g]
-            add_rows(own.single, booth.rows, way, booth.beta.shape[1], booth.values[g])
+                booth.rows[t], booth.way[t] = t, booth.ways[t, g]
+            weighted(own.single, booth, booth.beta.shape[1], booth.values[g])
     if pending > 0 and not apart and (_has_way(crowd) or crowd.whole.shape[0] > 0):
         _products(matrices.single, booth.ways, booth.values)
     for k in range(pending):

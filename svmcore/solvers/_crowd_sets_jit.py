@@ -14,6 +14,7 @@ import numpy as np
 
 from svmcore._types import FloatArray, IntArray
 from svmcore.compiler.jit import jit
+from svmcore.simd.loops import add_rows
 from svmcore.simd.sums import dot
 from svmcore.simd.vector import BIG
 
@@ -78,20 +79,11 @@ class OneTask(NamedTuple):
 
 
 @jit
-def add_rows(matrix, rows, coef, count, out):
-    """out = sum_k coef_k matrix[rows_k], four rows at a time. In place: out."""
+def weighted(matrix, booth, count, out):
+    """out = the sum of the first `count` of `rows` of the matrix, times `way`. In place: out."""
     for t in range(out.shape[0]):
         out[t] = 0.0
-    whole = count - count % 4
-    for k in range(0, whole, 4):
-        a, b, c, d = matrix[rows[k]], matrix[rows[k + 1]], matrix[rows[k + 2]], matrix[rows[k + 3]]
-        wa, wb, wc, wd = coef[k], coef[k + 1], coef[k + 2], coef[k + 3]
-        for t in range(out.shape[0]):
-            out[t] += (wa * a[t] + wb * b[t]) + (wc * c[t] + wd * d[t])
-    for k in range(whole, count):
-        a, wa = matrix[rows[k]], coef[k]
-        for t in range(out.shape[0]):
-            out[t] += wa * a[t]
+    add_rows(matrix, booth.rows[:count], booth.way, 0, out.shape[0], out)
 
 
 @jit
@@ -102,7 +94,7 @@ def residual(matrices, piece, booth):
         booth.rows[count] = t
         booth.way[count] = piece.beta[t]
         count += piece.beta[t] != 0.0
-    add_rows(matrices.double, booth.rows, booth.way, count, piece.v)
+    weighted(matrices.double, booth, count, piece.v)
     for t in range(piece.beta.shape[0]):
         piece.v[t] = piece.c[t] - piece.v[t]
 
@@ -170,7 +162,7 @@ def _go(matrices, piece, booth, count, length, first):
         there = _end(piece, t, direction) if k == first else piece.beta[t] + length * direction
         booth.way[k] = there - piece.beta[t]
         piece.beta[t] = there
-    add_rows(matrices.double, booth.rows, booth.way, count, booth.h)
+    weighted(matrices.double, booth, count, booth.h)
     for t in range(piece.beta.shape[0]):
         piece.v[t] -= booth.h[t]
 
@@ -286,7 +278,7 @@ def _ask_all(matrices, piece, booth, signed):
     for t in range(n):
         booth.rows[t] = t
         booth.way[t] = piece.c[t] - (piece.epsilon * booth.sign[t] if signed and booth.inside[t] == FREE else 0.0)
-    add_rows(matrices.inverse, booth.rows, booth.way, n, booth.z)
+    weighted(matrices.inverse, booth, n, booth.z)
 
 
 @jit
@@ -318,7 +310,7 @@ def _eliminate(matrices, piece, booth):
     bias = over / under
     for j in range(k):
         booth.way[j] += bias * booth.one[j]
-    add_rows(matrices.inverse, booth.rows, booth.way, k, booth.h)
+    weighted(matrices.inverse, booth, k, booth.h)
     return k, bias
 
 
