@@ -14,7 +14,7 @@ from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.log_jit import Log
 from svmcore.path.record import new_log
-from svmcore.path.tracker import new_state
+from svmcore.path.seat import new_state
 from svmcore.path.window import new_stretch, new_window
 
 FOREVER = 1 << 60

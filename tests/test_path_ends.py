@@ -11,6 +11,7 @@ import svmcore
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.path.problem import BoxPath
+from svmcore.path.seat import seat
 from svmcore.path.tracker import Tracker
 
 pytestmark = pytest.mark.compiled  # seconds of CPU time mean little without
@@ -113,7 +114,7 @@ def test_values_that_are_no_numbers_find_a_place():
     n = oracle.n
     tracker = Tracker(oracle, BoxPath(np.zeros(n), np.sign(X[:, 0]), -np.ones(n), np.ones(n), True))
     tracker.state.beta[:] = np.nan
-    tracker._seat(1.0)
+    seat(tracker, 1.0)
     assert np.isfinite(tracker.state.beta).all()
     assert tracker.m <= tracker.capacity
 

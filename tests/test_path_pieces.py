@@ -14,7 +14,7 @@ from svmcore import _path_jit as pj
 from svmcore.path import elbow_jit as ej
 from svmcore.path import log_jit
 from svmcore.path.record import Recorder
-from svmcore.path.tracker import new_state
+from svmcore.path.seat import new_state
 
 either_way = pytest.mark.parametrize("tracker", [nullcontext, early_windows], ids=["steps", "windows"])
 

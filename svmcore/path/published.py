@@ -8,7 +8,7 @@ In the order of the paper, it begins with IR: SMO at lambda_max. Then every even
 4. The updates (36)-(46).
 5. The check for loops, with the backup routine BR at (1 - gamma) lambda. Then the KKT check (56), with BR where it fails.
 
-`path/bordered` holds A. `path/published_jit` has what is done point by point.
+`path/bordered` holds A, `path/programs` the linear programs. `path/published_jit` has what is done point by point.
 
 Deviations from the print, with the numbers of `path.md`:
 
@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._types import NONZERO, FloatArray, IntArray
+from svmcore._types import FloatArray, IntArray
 from svmcore.base.highs import LinearProgram
 from svmcore.kernel.rows import RowStore
 from svmcore.path import published_jit as pub
@@ -46,9 +46,10 @@ from svmcore.path.elbow_jit import BOX, ELBOW, LOW, MARGIN, RESTART, SPECIAL, UP
 from svmcore.path.headway import STALLED, Headway
 from svmcore.path.options import INTERIOR, PublishedOptions
 from svmcore.path.problem import BoxPath
+from svmcore.path.programs import Advance, empty_step, null_step
 from svmcore.path.record import Followed, Track, offsets
+from svmcore.path.seat import best_bias
 from svmcore.path.tracker import Tracker
-from svmcore.problem.measures import middle
 from svmcore.simd.loops import add_rows
 
 # When something has arrived: a residual within NEAR of zero, relative to lambda; a value within TOUCH of its box, relative to
@@ -56,9 +57,7 @@ from svmcore.simd.loops import add_rows
 # relatively.
 NEAR, TOUCH, AT_BOX, ARRIVED = 1e-9, 1e-11, 1e-12, 1e-12
 LEAST_RATE = 1e-9  # a residual that changes more slowly with lambda does not block
-# The linear program. Entries below NOTHING are rounding, which would only spoil it. A point bears on it where its
-# multiplier is above BEARS, relative to the largest one.
-NOTHING, BEARS = 1e-13, 1e-7
+BEARS = 1e-7  # a point bears on the linear program where its multiplier is above this, relative to the largest one
 # Refinement. A residual below ROUNDING, relative to lambda, needs none. It is not carried out where it would move a value by
 # more than the share FAR of the widest box.
 ROUNDING, FAR = 1e-14, 1e-3
@@ -76,15 +75,6 @@ class Heading(NamedTuple):
     bias: float
     elbow: FloatArray
     rate: FloatArray
-
-
-class Advance(NamedTuple):
-    """How far lambda falls, what the null space adds to the elbow, how the bias alone changes, and the boxes' multipliers."""
-
-    length: float
-    shift: FloatArray | None = None
-    bias: float = 0.0
-    dual: FloatArray | None = None
 
 
 class Shot(NamedTuple):
@@ -185,16 +175,9 @@ class PaperTracker:
         self._fetch(self.elbow)
         self.bias = 0.0
         self._from_scratch()
-        self.bias = self._best_bias()
+        self.bias = best_bias(state.resid, state.side, self.elbow) if self.equality else 0.0
         state.resid[:] -= self.bias
         self.system.clear()
-
-    def _best_bias(self) -> float:
-        state = self.state
-        if not self.equality:
-            return 0.0
-        on, up, low = (state.resid[part] for part in (self.elbow, state.side == UP, state.side == LOW))
-        return middle(on.size, on.sum(), float(low.max(initial=-np.inf)), float(up.min(initial=np.inf)))
 
     def _fetch(self, wanted: IntArray) -> None:
         if not self.store.whole and wanted.size:
@@ -285,7 +268,15 @@ class PaperTracker:
                 self._scale_to(low)  # no point is at C, so no event is left
                 break
             way = self._direction()
-            if nullity == 0 and self.n_special_run <= most and self._special(way):
+            # SR changes the sides of all points that block descent at once, by (S1)-(S4) and (57)-(63).
+            if (
+                nullity == 0
+                and self.n_special_run <= most
+                and pub.special_moves(
+                    self.state, self.elbow, way.elbow, way.rate, self.lam, self.options.rate_tol, self.options.step_tol
+                )
+            ):
+                self._carry_out(special=True)
                 self.n_special_run += 1
                 self.stats["n_special"] += 1
                 continue
@@ -357,28 +348,23 @@ class PaperTracker:
         add_rows(self.store.rows, self.store.slot[self.elbow], d, 0, len(rate), rate)
         return Heading(bias, d, rate)
 
-    def _special(self, way: Heading) -> bool:
-        """SR: change the sides of all points that block descent at once, by (S1)-(S4) and (57)-(63)."""
-        options = self.options
-        count = pub.special_moves(
-            self.state, self.elbow, way.elbow, way.rate, self.lam, options.rate_tol, options.step_tol
-        )  # fmt: skip
-        if count:
-            self._carry_out(special=True)
-        return bool(count)
-
     def _step(self, way: Heading, nullity: int, low: float) -> None:
         """Take the step of the linear program, which has a closed form where there is no null space. Then (36)-(46)."""
         state, lam, index = self.state, self.lam, self.elbow
         outside = float(pub.outside_step(state, way.rate, LEAST_RATE))
         longest = min(lam - low, 0.9 * lam)
         if self.m == 0 and self.equality:
-            step = self._empty(longest)
+            step = empty_step(self.program, state, longest)
         elif nullity == 0:
             step = Advance(min(outside, float(pub.box_step(state, index, way.elbow)), longest))
         else:
             # Increments are the printed form: there a program takes lambda as far as it can.
-            step = self._program(way.elbow, min(outside, lam - low if self.options.increments else longest))
+            reach = min(outside, lam - low if self.options.increments else longest)
+            step = null_step(
+                self.program, state, index, self.system.null_basis()[self.system.border :], way.elbow, reach
+            )
+        self.stats["n_lp"] += int(step.found is not None)
+        self.stats["n_lp_failed"] += int(step.found is False)
         stuck = step.length <= self.options.step_tol * lam
         if stuck:
             if step.shift is not None:
@@ -441,40 +427,6 @@ class PaperTracker:
             self.n_blocked = self.options.most_blocked  # there is no point to move, so BR is next
         elif self.n_blocked > 2:
             pub.keep_first(state)
-
-    def _empty(self, longest: float) -> Advance:
-        """The step for an empty elbow. The bias is the null space, and the program has one row per point (C3)."""
-        state = self.state
-        rows = np.column_stack([-state.slope, -np.ones(state.slope.size)])
-        up = state.side == UP
-        got = self.program.solve(
-            [-1.0, 0.0], rows, np.where(up, -state.resid, -np.inf), np.where(up, np.inf, -state.resid),
-            [0.0, -np.inf], [longest, np.inf],
-        )  # fmt: skip
-        self.stats["n_lp"] += 1
-        if not got.ok:
-            self.stats["n_lp_failed"] += 1
-            return Advance(0.0)
-        return Advance(float(got.x[0]), None, float(got.x[1]))
-
-    def _program(self, d: FloatArray, longest: float) -> Advance:
-        """(30)-(34): the longest step for which an element of the null space keeps the elbow in its boxes."""
-        state = self.state
-        U = self.system.null_basis()[self.system.border :]
-        b, low, up = state.beta[self.elbow], state.lower[self.elbow], state.upper[self.elbow]
-        scale = max(longest, NONZERO)
-        rows = np.column_stack([-d * scale, U])
-        rows[np.abs(rows) < NOTHING] = 0.0
-        free = np.full(U.shape[1], np.inf)
-        got = self.program.solve(
-            np.concatenate([[-1.0], np.zeros(free.size)]), rows, np.minimum(low - b, 0.0), np.maximum(up - b, 0.0),
-            np.concatenate([[0.0], -free]), np.concatenate([[1.0], free]),
-        )  # fmt: skip
-        self.stats["n_lp"] += 1
-        if not got.ok:
-            self.stats["n_lp_failed"] += 1
-            return Advance(0.0, np.zeros(self.m), dual=np.zeros(self.m))
-        return Advance(float(got.x[0]) * scale, U @ got.x[1:], dual=got.dual)
 
     def _check(self) -> None:
         """Check (56) and the gap. BR runs at the same lambda where they fail by more than BR has left the last time.

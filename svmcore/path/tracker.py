@@ -24,14 +24,13 @@ import numpy as np
 from svmcore import _path_jit as pj
 from svmcore._types import FloatArray, IntArray
 from svmcore.kernel.rows import RowStore
-from svmcore.path import crash_jit
 from svmcore.path import elbow_jit as ej
 from svmcore.path.engine import Engine, Factor
 from svmcore.path.headway import STALLED, Headway
 from svmcore.path.log_jit import KNOTS, loosen_chord
 from svmcore.path.problem import BoxPath
 from svmcore.path.record import REFRESH_EVERY, Followed, Recorder
-from svmcore.problem.measures import middle
+from svmcore.path.seat import ROUNDING, new_state, newton, seat
 from svmcore.simd.vector import BIG
 
 GAP = 1e-9
@@ -44,49 +43,19 @@ RATE_TOL = 1e-9
 """A residual with a smaller rate meets nothing on the path."""
 POLISH_RATE_TOL = 1e-10
 """The same in a polish."""
-NEAR_BOX = 1e-11
-"""A value that is closer to a bound than this share of its box is on the bound. Spread ties may have left so much."""
-BALANCED = 1e-13
-"""A sum of values is zero but for rounding if it is below this share of the sum of their sizes."""
 STILL = 1e-13
 """An elbow value with a smaller rate does not move. The unit is one over a kernel value of typical size."""
 START_GAP = 1e-11
 """The start of a path needs no further polish where the relative gap is at most this."""
 VAIN = 20
 """Repairs do not ask the solver again when it has not mended so many of them."""
-STOPS = 5
-"""A Newton step is corrected at most so many times for values that stop at their box."""
 NEARLY = 1e-9
 """A polish that gets stuck at this share of lambda, or later, has done its work."""
-ROUNDING = 1e-14
-"""A shift below this share of the size of the linear term is rounding."""
 WORK_PER_SLICE = 2e8
 ELBOW = 224
 """So many places on the elbow are there at the start. More are made when they are needed."""
 SPARE = 80
 """There may be so many more places on the elbow than points, because a window (`path/window_jit`) uses no place twice."""
-
-
-def new_state(n: int, lower: FloatArray, upper: FloatArray, capacity: int) -> ej.State:
-    """An empty state with every point at the lower end of its box."""
-    return ej.State(
-        beta=lower.copy(),
-        resid=np.zeros(n),
-        base=np.zeros(n),
-        lower=lower.copy(),
-        upper=upper.copy(),
-        side=np.zeros(n, dtype=np.int8),
-        elbow=np.zeros(capacity, dtype=np.int64),
-        factor=np.zeros((capacity, capacity)),  # tiles read what is above its diagonal
-        half_slope=np.zeros(capacity),
-        half_one=np.zeros(capacity),
-        then=np.zeros(n),
-        image=np.zeros(n),
-        moved=np.zeros(n, dtype=np.int64),
-        change=np.zeros(n),
-        num=np.array([0.0, 0.0, 0.0, 0.37, 0.0]),
-        cnt=np.zeros(16, dtype=np.int64),
-    )
 
 
 class Tracker:
@@ -105,13 +74,10 @@ class Tracker:
         windows: Callable[[Tracker], Engine] = Factor,
     ) -> None:
         n = oracle.n
-        self.solver = solver
-        self.vain = 0
+        self.solver, self.vain = solver, 0
         self.go_on = go_on  # asked inside of repairs
-        self.n = n
-        self.problem = problem
-        self.lower, self.upper = problem.lower, problem.upper
-        self.equality = problem.equality
+        self.n, self.problem = n, problem
+        self.lower, self.upper, self.equality = problem.lower, problem.upper, problem.equality
         self.level, self.floor = problem.level, problem.floor
         self.batch = batch
         self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
@@ -230,10 +196,6 @@ class Tracker:
         self.engine = self.factor
         return True
 
-    def _factorise(self) -> bool:
-        """Make the present form of the elbow's matrix, or else the factor. Returns False when it is numerically singular."""
-        return self.engine.factorise() or (self.use_factor() and self.factor.factorise())
-
     def _refresh(self, lam: float, factor: bool) -> float:
         """`_renew`. It is done once more where the form of the matrix may be to blame for a large gap."""
         gap = self._renew(lam, factor)
@@ -251,9 +213,14 @@ class Tracker:
         self.stats["n_refresh"] += 1
         if factor:
             state.cnt[ej.SINCE] = 0
-            if not self._factorise():
+            if not (self.engine.factorise() or (self.use_factor() and self.factor.factorise())):
                 return np.inf
-            self._into_boxes()
+            # Undo what spread ties did to the boxes, and move beta into them.
+            state.lower[:], state.upper[:] = self.lower, self.upper
+            inside = np.clip(state.beta, self.lower, self.upper)
+            state.beta[:] = np.where(
+                state.side == ej.LOW, self.lower, np.where(state.side == ej.UP, self.upper, inside)
+            )
         shift, gap = self._measure(lam)
         state.num[ej.T_REFRESH] = lam
         for _ in range(2):
@@ -261,7 +228,7 @@ class Tracker:
                 break
             before = (state.beta.copy(), float(state.num[ej.BIAS]), state.resid.copy(), state.base.copy())
             state.resid[:] -= state.base
-            self._newton()
+            newton(self)
             moved, better = self._measure(lam)
             if not better < gap:
                 state.beta[:], state.num[ej.BIAS], state.resid[:], state.base[:] = before
@@ -269,47 +236,6 @@ class Tracker:
             shift, gap = moved, better
         self.stats["max_shift"] = max(self.stats["max_shift"], shift / self.size(lam))
         return gap
-
-    def _into_boxes(self) -> None:
-        """Undo what spread ties did to the boxes, and move beta into them. In place: lower, upper, beta."""
-        state = self.state
-        state.lower[:] = self.lower
-        state.upper[:] = self.upper
-        inside = np.clip(state.beta, self.lower, self.upper)
-        state.beta[:] = np.where(state.side == ej.LOW, self.lower, np.where(state.side == ej.UP, self.upper, inside))
-
-    def _newton(self) -> None:
-        """One Newton step on the elbow: K_EE step + change of bias = resid_E, sum of beta = 0. In place: beta, bias.
-
-        A value that would leave its box stops at its bound. The others take the step that is right with that.
-        """
-        state = self.state
-        index = self.elbow
-        now, low, up = state.beta[index], self.lower[index], self.upper[index]
-        kept = np.ones((int(self.equality), index.size))  # the step must keep the sum, and values that stop
-        goal = np.array([-float(state.beta.sum())] if self.equality else [])
-        free = self.engine.solve(state.resid[index])
-        answers = np.array([self.engine.solve(b) for b in kept]).reshape(kept.shape)
-        for _ in range(STOPS):
-            matrix, wanted = answers @ kept.T, goal - kept @ free
-            if not math.isfinite(matrix.sum() + wanted.sum()):  # the factor has lost all digits
-                return
-            try:
-                one = matrix.size == 1 and matrix[0, 0] != 0.0
-                force = wanted / matrix[0] if one else np.linalg.lstsq(matrix, wanted, rcond=None)[0]
-            except np.linalg.LinAlgError:  # the elbow is singular to rounding, so no better step is known
-                return
-            step = free + force @ answers
-            new = np.minimum(np.maximum(now + step, low), up)
-            over = (np.abs(new - now - step) > ROUNDING * (up - low)).nonzero()[0]
-            if over.size == 0:
-                break
-            kept = np.concatenate([kept, np.eye(index.size)[over]])
-            goal = np.concatenate([goal, (new - now)[over]])
-            answers = np.concatenate([answers, [self.engine.solve(b) for b in kept[answers.shape[0] :]]])
-        state.beta[index] = new
-        if self.equality:
-            state.num[ej.BIAS] -= float(force[0]) - self.bump * goal[0]
 
     # ---- repairs -----------------------------------------------------------------------------------------------
 
@@ -355,7 +281,7 @@ class Tracker:
         state.num[ej.NOW] = lam
         self.set_slope(self.problem.slope)
         if code == ej.SINGULAR:  # beta is feasible, but the sides no longer describe it
-            self._seat(lam)
+            seat(self, lam)
             return False
         return bool(np.isfinite(self._refresh(lam, factor=True))) and fine
 
@@ -374,7 +300,7 @@ class Tracker:
     def settle(self, lam: float, beta: FloatArray) -> float:
         """Make `beta` the start at `lam`: elbow, bias, polish. Keeps the best state, and returns its relative gap."""
         self.state.beta[:] = beta
-        self._seat(lam)
+        seat(self, lam)
         best, gap = None, self.relative_gap(lam)
         for _ in range(3):
             if not self.go_on():
@@ -392,54 +318,6 @@ class Tracker:
             self._restore(best, clear=False)
         return self.relative_gap(lam)
 
-    def _seat(self, lam: float) -> None:
-        """Move beta into its boxes, and find elbow and bias for it. Everything that contradicts becomes shift."""
-        self.engine = self.factor
-        state = self.state
-        crash_jit.seat(state, self.lower, self.upper, NEAR_BOX)
-        self._balance()
-        state.num[ej.NOW] = lam
-        state.num[ej.T_REFRESH] = lam
-        state.cnt[ej.SINCE] = 0
-        state.cnt[ej.ZERO_RUN] = 0
-        inside = np.flatnonzero((state.beta > state.lower) & (state.beta < state.upper))
-        while inside.size + 4 > self.capacity:
-            self.grow()
-            state = self.state
-        if not self.store.whole and inside.size:
-            for start in range(0, inside.size, 256):
-                self.store.fetch(inside[start : start + 256], inside)
-        self.set_slope(self.problem.slope)
-        crash_jit.crash(self.setting, state, self.work)
-        state.cnt[ej.AGE] = ej.OLD
-        state.num[ej.BIAS] = self._best_bias(self.problem.term(lam) - self._product())
-        self._measure(lam)
-        if not self._factorise():
-            ej.restart_rhs(self.setting, state)
-
-    def _best_bias(self, resid: FloatArray) -> float:
-        """The bias that suits the elbow. Without an elbow it is the middle of what the sides allow."""
-        if not self.equality:
-            return 0.0
-        side, on = self.state.side, resid[self.elbow]
-        top, bottom = resid[side == ej.LOW].max(initial=-np.inf), resid[side == ej.UP].min(initial=np.inf)
-        return middle(on.size, on.sum(), float(top), float(bottom))
-
-    def _balance(self) -> None:
-        """Restore sum beta = 0 after clipping. Values nearest to the middle of their boxes change first."""
-        if not self.equality:
-            return
-        state = self.state
-        excess = float(state.beta.sum())
-        if abs(excess) <= BALANCED * float(np.abs(state.beta).sum()):
-            return
-        for i in np.argsort(np.abs(state.beta - 0.5 * (self.lower + self.upper))):
-            value = min(max(state.beta[i] - excess, self.lower[i]), self.upper[i])
-            excess -= state.beta[i] - value
-            state.beta[i] = value
-            if excess == 0.0:
-                break
-
     def improve(self, gap: float) -> float:
         """Bring the gap below `GAP` at the present lambda. The best state stays.
 
@@ -456,7 +334,7 @@ class Tracker:
                 self._polish()
             else:
                 self.stats["n_backup"] += 1
-                self.settle(lam, best[0] if attempt == 1 else self._solve(lam, best[0]))
+                self.settle(lam, best[0] if attempt == 1 or self.solver is None else self.solver(lam, best[0]))
             now = self.relative_gap(lam)
             if now < gap:
                 best, gap = self._snapshot(), now
@@ -493,10 +371,6 @@ class Tracker:
             state.beta.copy(), state.base.copy(), state.lower.copy(), state.upper.copy(), state.side.copy(),
             state.elbow[:m].copy(), state.num.copy(), state.cnt.copy(),
         )  # fmt: skip
-
-    def _solve(self, lam: float, beta: FloatArray) -> FloatArray:
-        """A solution at `lam`, from beta, by the solver that the constructor was given."""
-        return beta if self.solver is None else self.solver(lam, beta)
 
     def _restore(self, shot: tuple[Any, ...], clear: bool = True) -> bool:
         self.use_factor()
@@ -610,11 +484,6 @@ class Tracker:
         self.stats["max_gap"] = gap
         return STALLED
 
-    def _phi(self) -> float:
-        """The objective 1/2 b'Kb - (fixed + t slope)'b at the present point."""
-        beta, problem = self.state.beta, self.problem
-        return float(0.5 * beta @ self._product() - problem.fixed @ beta - self.lam * (problem.slope @ beta))
-
     def record(self, ended: str) -> Followed:
         """The finished path."""
         cnt = self.state.cnt
@@ -626,4 +495,6 @@ class Tracker:
             n_flip=int(cnt[ej.N_FLIP]), n_batched=int(cnt[ej.BATCHED]), n_spread=int(cnt[ej.N_PERTURB]),
             elbow_max=int(cnt[ej.N_ELBOW_MAX]), zero_run_max=int(cnt[ej.N_ZERO_MAX]),
         )  # fmt: skip
-        return Followed(self.recorder.track(self.side0, self._phi()), stats, ended)
+        beta, problem = self.state.beta, self.problem
+        phi = float(0.5 * beta @ self._product() - problem.fixed @ beta - self.lam * (problem.slope @ beta))
+        return Followed(self.recorder.track(self.side0, phi), stats, ended)
