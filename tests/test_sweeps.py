@@ -42,6 +42,27 @@ def words(n=40, d=60, k=3, seed=0):
     return sparse.csr_matrix(X), y
 
 
+def test_entries_in_any_order_are_put_in_order_when_somebody_asks_for_more_than_the_machine():
+    X, y = words(k=2)
+    rows = sparse.csr_matrix(X)
+    backwards = np.concatenate([np.arange(a, b)[::-1] for a, b in zip(rows.indptr, rows.indptr[1:], strict=False)])
+    mixed = sparse.csr_matrix((rows.data[backwards], rows.indices[backwards], rows.indptr), shape=rows.shape)
+    one, other = (svmcore.LinearSVC(tol=1e-9).fit(given, y) for given in (rows, mixed))
+    assert not mixed.has_sorted_indices
+    assert one.coef_ == pytest.approx(other.coef_, abs=1e-6)
+    found = other._known.machines[0]
+    assert found.solver == "coordinate"
+    assert (found.support_vectors != rows[found.support]).nnz == 0
+    assert found.support_vectors.has_canonical_format
+    assert found.relative_gap <= 1e-10
+
+
+def test_columns_that_a_row_has_twice():
+    starts, columns = np.array([0, 2, 2, 5]), np.array([3, 0, 0, 3, 1])
+    assert primitives.distinct(starts, columns, np.full(4, -1))
+    assert not primitives.distinct(starts, np.array([3, 0, 1, 0, 1]), np.full(4, -1))
+
+
 @pytest.mark.parametrize("entries", [0, 1, 2, 5, 8])
 def test_products_of_a_row_with_the_weights_of_a_group(entries):
     rng = np.random.default_rng(entries)

@@ -112,7 +112,7 @@ class LinearMachine(Machine):
         if words["solver"] != "auto" or watched or not np.isfinite(words["C"]):
             return None
         given = data.X
-        X = border.features(given)
+        X = border.features(given, ordered=False)
         shared = X is given or np.may_share_memory(_values(X), _values(given))
         data = TrainingData(own(X) if shared else X, data.y, data.w, data.classes)
         tol = border.number("tol", self.tol, low=0.0, strict=True)

@@ -22,6 +22,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.kernel.products import unsymmetric
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import TABLE, name_of, parameters_of
+from svmcore.simd.rows import distinct
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
@@ -231,10 +232,13 @@ def _unreadable(X: Any, name: str, error: Exception) -> InputError:
     return InputError(f"{name} cannot be read as numbers ({error}); give a two-dimensional numeric array")
 
 
-def features(X: Any, name: str = "X") -> Any:
-    """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices."""
+def features(X: Any, name: str = "X", *, ordered: bool = True) -> Any:
+    """A feature matrix: C-ordered float64, or canonical CSR with float64 values and int32 column indices.
+
+    Unless `ordered`, the entries of its rows may come in any order.
+    """
     if type(X) is not np.ndarray and (is_sparse(X) or hasattr(X, "tocsr")):
-        return _sparse_features(X, name)
+        return _sparse_features(X, name, ordered)
     try:
         given = entered(X, name)
         array = _contiguous(given)
@@ -269,7 +273,7 @@ def _column(X: Any, k: int) -> Any:
     return k if names is None else repr(names[k])
 
 
-def _sparse_features(X: Any, name: str) -> Any:
+def _sparse_features(X: Any, name: str, ordered: bool) -> Any:
     from scipy import sparse
 
     if X.ndim != 2:
@@ -282,11 +286,13 @@ def _sparse_features(X: Any, name: str) -> Any:
         raise InputError(f"{name} has {X.shape[1]} columns; at most 2**31 - 1 are supported")
     whole(X, name)
     csr = sparse.csr_matrix(X, dtype=np.float64)
-    if not csr.has_canonical_format:
-        csr = csr.copy()
-        csr.sum_duplicates()
     if csr.indices.dtype != np.int32:
         csr = sparse.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr), shape=csr.shape)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        few = csr.shape[1] <= csr.nnz
+        if ordered or not few or not distinct(csr.indptr, csr.indices, np.full(csr.shape[1], -1)):
+            csr.sum_duplicates()
     data = csr.data
     _finite(data, name, lambda k: (int(np.searchsorted(csr.indptr, k, side="right")) - 1, int(csr.indices[k])))
     return csr

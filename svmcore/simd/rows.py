@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from svmcore.compiler.jit import DISABLED
+from svmcore.compiler.jit import DISABLED, jit
 from svmcore.simd.lanes import Lanes, emit_for, integer, unpack
 
 GROUP = 8
@@ -93,3 +93,14 @@ row_products = _row_products if DISABLED else _row_products_ir
 """out[place + h] = sum over entries first <= p < last of data[p] times the weights of its feature. In place: out."""
 add_row_times = _add_row_times if DISABLED else _add_row_times_ir
 """The weights of every feature += data[p] by[place + h], over entries first <= p < last. In place: w."""
+
+
+@jit
+def distinct(indptr, indices, seen):
+    """Whether no row has a column twice. `seen` has a number below zero for each column. In place: seen."""
+    for i in range(indptr.shape[0] - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            if seen[indices[p]] == i:
+                return False
+            seen[indices[p]] = i
+    return True

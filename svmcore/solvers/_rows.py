@@ -82,7 +82,7 @@ class DenseFeatures:
 
 
 class SparseFeatures:
-    """Rows of a CSR matrix with sorted indices, followed by a constant."""
+    """Rows of a CSR matrix, followed by a constant. Only the Gram matrix of the features asks for sorted indices."""
 
     def __init__(self, X: Any, constant: float) -> None:
         self.X, self.constant = X, constant

@@ -62,7 +62,8 @@ def solved(
 ) -> tuple[list[Solution], FloatArray] | None:
     """The machines at the goal, and their weights. None where rounding stands before it.
 
-    `tau` is the value of the feature that stands for the intercept. X belongs to the machines from now on.
+    `tau` is the value of the feature that stands for the intercept. X belongs to the machines from now on. The entries of its
+    rows may come in any order until somebody asks for more than the machines.
     `training` is what a single machine keeps of its problem.
     """
     engine = _engine(X, tau)
@@ -336,13 +337,20 @@ def _end(status: Status, asked: _losses.Enough, found: _losses.Measures) -> Stat
     return status
 
 
+def _in_order(X: Any) -> Any:
+    """X, with the entries of each row in order. In place: X."""
+    if is_sparse(X):
+        X.sum_duplicates()  # there are none
+    return X
+
+
 def _engine(X: Any, tau: float) -> Steps | None:
     """What serves these rows, if anything does."""
     n, d = X.shape
     if d <= min(n, MOST_FEATURES if is_sparse(X) else MOST_DENSE):
-        return (FewSteps if not is_sparse(X) and n * (d + 1) ** 2 <= FEW else Steps)(X, tau)
+        return (FewSteps if not is_sparse(X) and n * (d + 1) ** 2 <= FEW else Steps)(_in_order(X), tau)
     if n <= (EXACT_ROWS if is_sparse(X) else MOST_ROWS):
-        return WideSteps(X, tau)
+        return WideSteps(_in_order(X), tau)
     return Sweeps(X, tau) if is_sparse(X) else None
 
 
@@ -353,13 +361,16 @@ def _solution(
     (support,) = found.z.nonzero()
 
     def measured() -> Certificate:
-        return certificate(head.qp, KernelMatrix(X, kernel, cache_bytes=0), _losses.variables(head.qp, found.z))
+        return certificate(
+            head.qp, KernelMatrix(_in_order(X), kernel, cache_bytes=0), _losses.variables(head.qp, found.z)
+        )
 
     return Solution(
         n_points=len(found.z), intercept=float(tau * found.sums[-1]), support=support, dual_coef=found.z[support],
         kkt_violation=found.measures.violation, measured=measured, status=found.status, converged=found.status.ok,
         n_iter=found.steps, n_kernel_evals=0, fit_seconds=seconds, solver=found.solver, classes=head.classes,
-        kernel=kernel, support_vectors=Later(lambda: X[support]), columns=columns, terms=head.terms, training=training,
+        kernel=kernel, support_vectors=Later(lambda: _in_order(X)[support]), columns=columns, terms=head.terms,
+        training=training,
     )  # fmt: skip
 
 
