@@ -33,6 +33,7 @@ def each(name: str, values: Iterable[Any] | Callable[[Any], Iterable[Any]]) -> C
 
 def seeds(values: int | Iterable[int]) -> Callable[[Test], Test]:
     """Run a test for each of these seeds, or for so many of them."""
+    assert not callable(values), "@seeds(6), say"
     return each("seed", range(values) if isinstance(values, int) else values)
 
 

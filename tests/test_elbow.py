@@ -443,7 +443,7 @@ def test_a_look_needs_the_image():
     assert np.array_equal(at.S.resid, resid)
 
 
-@seeds
+@seeds(6)
 @both
 def test_a_newton_step_removes_what_a_look_has_found(seed, equality):
     at = scene(seed, equality=equality)

@@ -9,15 +9,14 @@ SVMCORE_FUZZ   the share that the normal suite runs (default 0.008); slow tests 
 from __future__ import annotations
 
 import os
-import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from degenerate_paths import cpu_limit
 from judge import Case, judge, kernel, objection
 from scipy import sparse
 
@@ -33,24 +32,6 @@ PATH_NET = CPU  # the same for a path, whose part that is done is judged as a wh
 QUICK = ("auto", "small", "smo", "block", "interior")
 STEPS = 4  # changes of a chain
 NIGHT = [pytest.param(SHARE, id="share"), pytest.param(1.0, id="all", marks=pytest.mark.slow)]
-
-
-class Endless(BaseException):
-    """Neither an answer nor the time limit."""
-
-
-@contextmanager
-def alarm(seconds: float) -> Iterator[None]:
-    def ring(*_: Any) -> None:
-        raise Endless
-
-    before = signal.signal(signal.SIGVTALRM, ring)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 # ---------------------------------------------------------------- problems
@@ -155,7 +136,7 @@ def signed(solution: Any) -> np.ndarray:
 def trained(X: Any, y: np.ndarray, o: dict[str, Any]) -> tuple[Any, bool, float]:
     """(solution, whether it warned, CPU seconds)."""
     train = svmcore.train_svr if "epsilon" in o else svmcore.train_svc
-    with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
+    with warnings.catch_warnings(record=True) as said, cpu_limit(6 * NET):
         warnings.simplefilter("always")
         start = time.process_time()
         solution = train(X, y, time_limit=NET, **o)
@@ -208,8 +189,6 @@ def fit(seed: int) -> str | None:
             solution, warned, spent = trained(given, y, {**o, **run})
     except svmcore.InputError as error:
         return None if "does not do" in str(error) or "scale the features" in str(error) else f"refused: {error}"
-    except Endless:
-        return f"{name}: does not end"
     except Exception as error:  # what else can go wrong is what this is for
         return f"{name}: {type(error).__name__}: {error}"
     wrong = objection(case, signed(solution), solution.intercept, tol=tol, certain=solution.converged and not warned)
@@ -230,15 +209,13 @@ def path(seed: int) -> str | None:
     o["loss"] = "hinge"
     keywords = {key: value for key, value in o.items() if key not in ("C", "loss")}
     try:
-        with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
+        with warnings.catch_warnings(record=True) as said, cpu_limit(6 * NET):
             warnings.simplefilter("always")
             found = svmcore.svm_path(X, y, factorization=mode, time_limit=PATH_NET, n_threads=1, **keywords)
     except svmcore.InputError as error:
         return f"{mode}: refused: {error}"
     except svmcore.StoppedError as error:  # the start of a published mode may take all the time that there is
         return None if mode != "auto" else f"auto: {error}"
-    except Endless:
-        return f"{mode}: does not end"
     except Exception as error:
         return f"{mode}: {type(error).__name__}: {error}"
     for C in np.clip(np.exp(rng.uniform(*np.log(found.Cs[[0, -1]]), 6)), found.Cs[0], found.Cs[-1]):
@@ -284,7 +261,7 @@ def chain(seed: int) -> str | None:
         solution, _, _ = trained(X[inside], y[inside], {**part(inside), "tol": tol, "n_threads": 1})
         for _ in range(STEPS):
             outside = np.setdiff1d(order, inside)
-            with warnings.catch_warnings(record=True) as said, alarm(6 * NET):
+            with warnings.catch_warnings(record=True) as said, cpu_limit(6 * NET):
                 warnings.simplefilter("always")
                 if len(outside) and (rng.random() < 0.6 or len(inside) < 6):
                     new = rng.permutation(outside)[: int(rng.integers(1, 5))]
@@ -304,8 +281,6 @@ def chain(seed: int) -> str | None:
                 wrong = f"{solution.status.name} without a warning"
             if wrong:
                 return f"{', '.join(done)}, n={len(inside)}, {o['loss']}, {o['kernel']}, C={o['C']:.1e}, tol={tol:g}: {wrong}"
-    except Endless:
-        return f"{', '.join(done)}: does not end"
     except Exception as error:
         return f"{', '.join(done)}, {o['loss']}, {o['kernel']}, C={o['C']:.1e}: {type(error).__name__}: {error}"
     return None
