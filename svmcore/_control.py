@@ -85,7 +85,8 @@ class Voice:
     def say(self, name: str, seconds: float, done: float | None) -> None:
         """So long it has taken, and this share of it is done, if that is known."""
         live = sys.stderr is not None and sys.stderr.isatty()
-        if seconds < self.PATIENCE or sys.stderr is None or (self._said and not live) or _silenced():
+        silent = os.environ.get("SVMCORE_QUIET", "0") not in ("", "0") or os.environ.get("SVMCORE_PROGRESS") == "0"
+        if seconds < self.PATIENCE or sys.stderr is None or (self._said and not live) or silent:
             return
         if not live:
             self._said = True
@@ -100,10 +101,6 @@ class Voice:
             sys.stderr.write("\r" + line.ljust(self._width))
             self._width = len(line)
         sys.stderr.flush()
-
-
-def _silenced() -> bool:
-    return os.environ.get("SVMCORE_QUIET", "0") not in ("", "0") or os.environ.get("SVMCORE_PROGRESS") == "0"
 
 
 voice = Voice()

@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -175,15 +175,16 @@ def predict(args: argparse.Namespace) -> int:
     regression = machine.classes is None
     table, empty = _whole_rows(table)
     some = table.X.shape[0] > 0
-    chances = _chances(args, machine, table.X) if some else None
+    classes: Any
+    classes, chances = _chances(args, machine, table.X) if some else (None, None)
     found = machine.predict(table.X) if some else table.X[:, 0]
     if chances is not None:
-        found = chances.classes[chances.values.argmax(axis=1)]  # as svm-predict -b 1: the most probable class
+        found = classes[chances.argmax(axis=1)]  # as svm-predict -b 1: the most probable class
     shown = (machine.decision_function(table.X) if args.values and some else found).tolist()
     words = [_word(value, args.values or regression) for value in shown]
     if chances is not None:
-        shown = [dict(zip(map(str, chances.classes.tolist()), row, strict=True)) for row in chances.values.tolist()]
-        words = [f"{word} {' '.join(f'{p:.6g}' for p in row)}" for word, row in zip(words, chances.values, strict=True)]
+        shown = [dict(zip(map(str, classes.tolist()), row, strict=True)) for row in chances.tolist()]
+        words = [f"{word} {' '.join(f'{p:.6g}' for p in row)}" for word, row in zip(words, chances, strict=True)]
     for row in empty:  # in order: each has the place that it has in the file
         shown.insert(row, None)
         words.insert(row, "")
@@ -193,7 +194,7 @@ def predict(args: argparse.Namespace) -> int:
             "--impute mean fills such values in"
         )
     if chances is not None:
-        words.insert(0, f"labels {' '.join(map(str, chances.classes.tolist()))}")
+        words.insert(0, f"labels {' '.join(map(str, classes.tolist()))}")
     lines = "".join(f"{word}\n" for word in words)
     report = Report(args)
     if args.output:
@@ -211,17 +212,10 @@ def predict(args: argparse.Namespace) -> int:
     return report.end(shown=args.json)
 
 
-class Chances(NamedTuple):
-    """Probabilities of classes (columns) for rows."""
-
-    classes: Any
-    values: Any
-
-
-def _chances(args: argparse.Namespace, machine: Any, X: Any) -> Chances | None:
-    """The probabilities that -b 1 asks for; of numbers a line says how their errors are distributed."""
+def _chances(args: argparse.Namespace, machine: Any, X: Any) -> tuple[Any, Any]:
+    """Classes and the probabilities (columns) that -b 1 asks for; of numbers a line says how their errors lie."""
     if not args.probability:
-        return None
+        return None, None
     if args.values:
         raise InputError("-b 1 writes probabilities, and --values decision values; leave out one of them")
     if machine.classes is None and getattr(machine, "calibration", None) is not None:
@@ -229,14 +223,14 @@ def _chances(args: argparse.Namespace, machine: Any, X: Any) -> Chances | None:
             "target = prediction + z, z with the Laplace distribution exp(-|z| / s) / (2 s), "
             f"s = {machine.calibration[0]:.6g}"
         )
-        return None
+        return None, None
     if not hasattr(machine, "predict_proba") or machine.classes is None:
         raise InputError(f"{args.model} holds no probabilities; train the machine with -b 1")
     values = machine.predict_proba(X)
     stored = getattr(machine, "stats", {}).get("labels")  # LIBSVM's order
     if stored is not None and stored != machine.classes.tolist():
-        return Chances(machine.classes[::-1], values[:, ::-1])
-    return Chances(machine.classes, values)
+        return machine.classes[::-1], values[:, ::-1]
+    return machine.classes, values
 
 
 def _whole_rows(table: Table) -> tuple[Table, list[int]]:

@@ -89,10 +89,9 @@ def data_writer(name: str, X: Any, y: Any, feature_names: Any, label_name: str) 
 
 
 def _arrays(X: Any, y: Array | None) -> dict[str, Any]:
-    fields: dict[str, Any] = {"X": X}
-    if hasattr(X, "indptr"):
-        fields = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
-    return fields if y is None else fields | {"y": y}
+    from svmcore.problem.columns import feature_fields  # loads the compiler
+
+    return feature_fields(X, sparse="") | ({} if y is None else {"y": y})
 
 
 def _pieces(X: Any) -> Iterator[tuple[int, Any]]:

@@ -249,35 +249,27 @@ def _intercept_error(form: Problem, coef: FloatArray, intercept: float, threads:
 
 def _terms(case: _Case, coef: FloatArray, sides: Any, extra: dict[str, Any]) -> dict[str, Any]:
     """C, epsilon and nu: given, of the file, or read off the answer."""
-    machine, inferred = case.machine, []
-    C = extra["C"] if extra["C"] is not None else machine.C
-    epsilon = extra["epsilon"] if extra["epsilon"] is not None else machine.epsilon
-    nu, class_C = machine.nu, None
-    largest = float(np.abs(coef).max(initial=0.0))
+    machine, inferred, nu = case.machine, [], case.machine.nu
+    C, epsilon = (getattr(machine, name) if extra[name] is None else extra[name] for name in ("C", "epsilon"))
     if machine.terms.loss == ONE_CLASS:
         if nu is None:
             nu = float(coef.sum() / (coef.size if case.weights is None else case.weights.sum()))
             inferred.append("nu")
         return {"nu": nu, "C": None, "epsilon": None, "inferred": tuple(inferred), "class_C": None}
-    if sides is not None:
-        assert machine.classes is not None
-        low, high = machine.classes.tolist()
-        if C is None:
-            inferred.append("C")
-            class_C = {
-                label: float(np.abs(coef[sides == sign]).max(initial=0.0)) or 1.0
-                for label, sign in ((low, -1), (high, 1))
-            }
-            C = max(class_C.values())
-        elif extra["class_weight"] is not None:
-            codes = (sides > 0).astype(np.int64)
-            factors = labelling.class_factors(extra["class_weight"], machine.classes, codes, case.weights)
-            class_C = {low: C * float(factors[0]), high: C * float(factors[1])}
-        elif machine.terms.factors is not None and extra["C"] is None:
-            class_C = {low: C * machine.terms.factors[0], high: C * machine.terms.factors[1]}
-    elif C is None:
+    costs: list[float] = []  # of the classes, where they have their own
+    if C is None:
         inferred.append("C")
-        C = largest or 1.0
+        own = [coef if sides is None else coef[sides == sign] for sign in (-1, 1)]
+        costs = [float(np.abs(part).max(initial=0.0)) or 1.0 for part in own]
+        C = max(costs)
+    elif sides is not None and extra["class_weight"] is not None:
+        codes = (sides > 0).astype(np.int64)
+        factors = labelling.class_factors(extra["class_weight"], machine.classes, codes, case.weights)
+        costs = [C * float(factor) for factor in factors]
+    elif machine.terms.factors is not None and extra["C"] is None:
+        costs = [C * factor for factor in machine.terms.factors]
+    classes = machine.classes if costs and sides is not None else None
+    class_C = None if classes is None else dict(zip(classes.tolist(), costs, strict=True))
     if sides is None and epsilon is None and machine.terms.tau is None:
         inferred.append("epsilon")
         epsilon = _epsilon(case, coef, float(C or 1.0))

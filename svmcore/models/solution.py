@@ -355,12 +355,7 @@ class Solution(Certified, OfColumns):
             if self.classes.dtype.kind == "O":
                 raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
             fields["classes"] = self.classes
-        if is_sparse(self.support_vectors):
-            S = self.support_vectors
-            fields |= {"sv_data": S.data, "sv_indices": S.indices, "sv_indptr": S.indptr, "sv_shape": np.array(S.shape)}
-        else:
-            fields["support_vectors"] = self.support_vectors
-        return fields
+        return fields | _columns.feature_fields(self.support_vectors, "sv_", "support_vectors")
 
 
 def demand_sigmoid(machine: Solution) -> FloatArray:

@@ -326,11 +326,12 @@ def _categories(parts: dict[str, Any], count: int) -> tuple[Category, ...]:
     return found
 
 
-def feature_fields(X: Any) -> dict[str, Any]:
-    """Dense or sparse features as arrays."""
+def feature_fields(X: Any, sparse: str = "X_", dense: str = "X") -> dict[str, Any]:
+    """Features as arrays, under the name `dense`, or under several that begin with `sparse`."""
     if is_sparse(X):
-        return {"X_data": X.data, "X_indices": X.indices, "X_indptr": X.indptr, "X_shape": np.array(X.shape)}
-    return {"X": X}
+        parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
+        return {sparse + name: part for name, part in parts.items()}
+    return {dense: X}
 
 
 def stored_features(parts: dict[str, Any]) -> Any:
