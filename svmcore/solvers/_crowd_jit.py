@@ -16,6 +16,10 @@ The tasks of a crowd are (column of values, fold), the fold running fastest. The
 - `polished`: what misses the tolerance goes on from that residual, by pair steps, and by an active set where these crawl.
 
 Labels of permutations cannot be foretold. So passes over rows have no branch that depends on data.
+
+`small` has loops of its own. Its problems have diagonals, two variables a point and other sums, and rows are copied when a
+step asks for them. A problem alone takes 1.1 to 1.9 times as long here, where the forms of the whole matrix come first.
+Sixteen problems over one matrix take 1.5 to 2.9 times as long there.
 """
 
 from __future__ import annotations
@@ -380,7 +384,10 @@ def run_tasks(matrices, crowd, booth, tol, inverse, certain, harvest):
 
 @jit
 def run_scaled(matrices, others, own, kernel, crowd, booth, tol, certain, harvest):
-    """`run_tasks` where the rows that train say what gamma is. In place: both matrices too."""
+    """`run_tasks` where the rows that train say what gamma is. In place: both matrices too.
+
+    Two tasks are done in turn here, too: alone they take 1.15 times as long.
+    """
     first, end, gamma, gamma_2 = 0, harvest.told.shape[0], 0.0, 0.0
     while first < end:
         count, fresh = 1, _gamma_of(own, crowd, first)

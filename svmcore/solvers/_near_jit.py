@@ -294,6 +294,7 @@ def _residuals(shape, one, work, lines, packed):
 def from_all(shape, points, one, members, work, lines, few, packed, tol, how, most_steps):
     """A problem of one working set: pair steps among all variables, and later among those near the margin if they are few.
 
+    What `turn`, or `small`, makes of such a problem takes 1.05 to 1.7 times as long.
     Whole rows of kernel values are kept, and give the residuals of all. `how` is (the share of the violation at which the
     first steps end, the width of the strip, the number of turns). Returns (steps, kernel values, sum of |beta|, high, low,
     bias, turns). In place: one, members, and the room.

@@ -106,8 +106,7 @@ def train_many(
     run = _run(threads, options)
     table = _ManyTable.of(Y, sample_weight)
     table.check(class_weight if loss in SVC_LOSSES else None, loss)
-    shared = None if table.weights is None or table.weights.ndim == 2 else table.weights
-    base = _problem(X, table.y(0), C, form | {"sample_weight": shared, "standardize": standardize}, feature_names)
+    base = _problem(X, table.y(0), C, form | {"sample_weight": table.shared, "standardize": standardize}, feature_names)
     gram = _gram(base, threads)
     matrices = matrices_of(gram, inverse=False) if gram is not None and _is_shared(base, table, run, form) else None
     chunks = np.array_split(np.arange(table.n_columns), min(table.n_columns, workers * (_ROUNDS if workers > 1 else 1)))
@@ -121,10 +120,11 @@ def train_many(
 
 
 class _ManyTable(NamedTuple):
-    """Columns of labels or targets, and of weights: (n,) stands for all columns."""
+    """Columns of labels or targets, and of weights, of which a single one stands for all."""
 
     values: Any
     weights: Any
+    shared: Any  # weights that were given as (n,)
     n_columns: int
 
     @staticmethod
@@ -141,7 +141,9 @@ class _ManyTable(NamedTuple):
             raise InputError(
                 f"Y has {values.shape[1]} columns and sample_weight {weights.shape[1]}; give as many of both, or one column"  # type: ignore[union-attr]
             )
-        return _ManyTable(values, weights, counts.pop() if counts else 1)
+        shared = weights if weights is not None and weights.ndim == 1 else None
+        columns = None if weights is None else weights.reshape(len(weights), -1)
+        return _ManyTable(values.reshape(len(values), -1), columns, shared, counts.pop() if counts else 1)
 
     def check(self, class_weight: Any, loss: str) -> None:
         """Refuse bad columns before the first machine is trained; of several the message says which."""
@@ -159,39 +161,27 @@ class _ManyTable(NamedTuple):
                     raise
                 raise InputError(f"column {k}: {error}") from None
 
-    @property
-    def n_weights(self) -> int:
-        """How many columns of weights there are, of which none and one stand for all."""
-        return 1 if self.weights is None or self.weights.ndim == 1 else self.weights.shape[1]
-
     def y(self, k: int) -> Any:
         """The labels, or targets, of machine k."""
-        return _column(self.values, k)
+        return self.values[:, min(k, self.values.shape[1] - 1)]
 
     def weight(self, k: int) -> Any:
         """The weights of machine k."""
-        return None if self.weights is None else _column(self.weights, k)
-
-
-def _column(array: Any, k: int) -> Any:
-    return array if array.ndim == 1 else array[:, min(k, array.shape[1] - 1)]
+        return None if self.weights is None else self.weights[:, min(k, self.weights.shape[1] - 1)]
 
 
 def _run(threads: int, options: dict[str, Any]) -> Run:
     """How to solve each problem."""
-    words = {"solver": "auto", "tol": 1e-3, "stopping": "kkt", "max_iter": -1, "cache_mb": None, "random_state": None}
+    words: dict[str, Any] = {
+        "solver": "auto", "tol": 1e-3, "stopping": "kkt", "max_iter": -1, "cache_mb": None, "random_state": None,
+    }  # fmt: skip
     words |= {name: options.pop(name) for name in list(options) if name in words}
-    return checked_run(
-        words["solver"], words["tol"], words["stopping"], words["max_iter"], words["cache_mb"], threads, None, False,
-        words["random_state"], options,
-    )  # fmt: skip
+    return checked_run(**words, n_threads=threads, alpha0=None, trace=False, options=options)
 
 
 def _problem(X: Any, y: Any, C: Any, form: dict[str, Any], names: Any = None, like: Problem | None = None) -> Problem:
-    make = svc_problem if form["loss"] in SVC_LOSSES else svr_problem
-    epsilon = () if make is svc_problem else (form["epsilon"],)
-    words = {name: value for name, value in form.items() if name != "epsilon"}
-    return make(X, y, C, *epsilon, feature_names=names, like=like, **words)
+    make: Any = svc_problem if form["loss"] in SVC_LOSSES else svr_problem
+    return make(X, y, C, feature_names=names, like=like, **form)  # type: ignore[no-any-return]
 
 
 def _gram(base: Problem, threads: int) -> FloatArray | None:
@@ -229,7 +219,8 @@ def _together(
         if control.reason() is not None:
             break
         start, own = time.perf_counter(), columns[first : first + SLICE]
-        weights = [border.sample_weights(table.weight(k), n) for k in own[: 1 if table.n_weights == 1 else None]]
+        several = table.weights is not None and table.weights.shape[1] > 1
+        weights = [border.sample_weights(table.weight(k), n) for k in (own if several else own[:1])]
         values, classes, factors = [], [], []
         for k in own:
             if labels:
