@@ -161,31 +161,13 @@ class Report:
 
     def end(self, interrupted: bool = False, whole: bool = True, shown: bool = True) -> int:
         """Print it, if it shall be `shown`; returns the exit status. `whole`: the result is what was asked for."""
-        if shown:
-            self._print()
+        if shown and self.as_json:
+            print(json.dumps(_plain(self.facts), ensure_ascii=False), flush=True)
+        elif shown:
+            print_table(self.rows)
         if self.elsewhere:
             return EARLY
         return INTERRUPTED if interrupted else DONE if whole and not (self.skipped or self.cut_short) else EARLY
-
-    def _print(self) -> None:
-        if self.as_json:
-            print(json.dumps(_plain(self.facts), ensure_ascii=False))
-        elif sys.stdout.isatty() and _rich():
-            from rich.console import Console
-            from rich.table import Table
-            from rich.text import Text
-
-            table = Table.grid(padding=(0, 2))
-            table.add_column(style="bold", no_wrap=True)
-            table.add_column(overflow="fold")
-            for name, text in self.rows:
-                table.add_row(Text(name), Text(text))
-            Console().print(table)
-        else:
-            width = max(len(name) for name, _ in self.rows)
-            for name, text in self.rows:
-                print(f"{name:<{width}}  {text}")
-        sys.stdout.flush()
 
 
 def _plain(value: Any) -> Any:
@@ -201,27 +183,30 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else str(value)
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table, first column to the left and the others to the right."""
+def print_table(rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> None:
+    """Names and texts; or, with a head, a table whose first column is to the left and the others are to the right."""
     if sys.stdout.isatty() and _rich():
         from rich import box
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False) if head else Table.grid(padding=(0, 2))
         for k, name in enumerate(head):
             table.add_column(name, justify="right" if k else "left")
+        if not head:
+            table.add_column(style="bold", no_wrap=True)
+            table.add_column(overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         Console().print(table)
         return
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for line in (head, ["-" * width for width in widths], *rows):
-        cells = [
-            f"{cell:>{width}}" if k else f"{cell:<{width}}"
-            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
+    lines = [head, *rows] if head else rows
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in [head, ["-" * width for width in widths], *rows] if head else rows:
+        first, *others = line
+        others = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)] if head else others
+        print("  ".join([first.ljust(widths[0]), *others]))
     sys.stdout.flush()
 
 

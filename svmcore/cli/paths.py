@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcore._errors import StoppedError
-from svmcore.cli import output
 from svmcore.cli.cv import add_cv, cross_validated, curve_of, folds
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
 from svmcore.cli.options import DEMO_PICTURE, of_published_path
-from svmcore.cli.output import Report, at_work, interval, percent, say, seconds_text, warnings_as_lines
+from svmcore.cli.output import Report, at_work, interval, percent, print_table, say, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_certificate, add_data, add_least, add_path, bound
 from svmcore.data import demo_set, spirals
 
@@ -201,7 +200,7 @@ def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]
 
 def _print_demo(rows: list[list[str]], compiled: bool, picture: str | None) -> None:
     print("Two problems. C is chosen by 5-fold cross-validation, exactly, over every C up to 100 (rbf kernel):\n")
-    output.print_table(_COLUMNS, rows)
+    print_table(rows, _COLUMNS)
     print("\nvalidation: least mean error of the folds, attained for the C beside it")
     print("test: error of the machine trained at that C on points that it has never seen")
     print(

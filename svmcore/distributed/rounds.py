@@ -224,7 +224,7 @@ class Rounds:
         size = self.size(at.free)
         chosen, owner, groups = choose(near, at.bias, size, self.previous, len(self.rounds) if self.convex else None)
         self.crowded = groups > 1
-        near = _some(near, chosen)
+        near = Near(*(array[chosen] for array in near))
         delta = self.correct(near, at.bias, owner, groups, at.violation)
         value = near.beta + delta
         value = np.where(delta == near.upper - near.beta, near.upper, value)
@@ -297,11 +297,6 @@ class Rounds:
         packed = self.engine.gather(self.engine.run(scan.pack, [(state,) for state in self.stand.states]))
         points = {f"part_{k}": point for k, point in enumerate(packed)}
         self.problem.ledger.write(round=self.first_round + len(self.rounds), **points)
-
-
-def _some(near: Near, chosen: IntArray) -> Near:
-    arrays: Any = (array[chosen] for array in near)
-    return Near(*arrays)
 
 
 def choose(near: Near, bias: float, size: int, previous: IntArray, seed: int | None) -> tuple[IntArray, IntArray, int]:

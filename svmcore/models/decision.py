@@ -91,14 +91,15 @@ class Decision:
             return self._few(X)
         return self._tiled(X, n_threads)
 
-    def _tiled(self, X: Any, n_threads: int) -> FloatArray:
+    def _in_blocks(self, X: Any, step: int, values: Callable[[Any], FloatArray]) -> FloatArray:
         out = np.empty(X.shape[0])
-        for start in range(0, X.shape[0], _TEST_ROWS):
-            targets = self._packed(X[start : start + _TEST_ROWS])
-            out[start : start + _TEST_ROWS] = point_product(
-                self.kernel, targets, self._sources, self.coef, self.n_features, n_threads
-            )
+        for start in range(0, X.shape[0], step):
+            out[start : start + step] = values(X[start : start + step])
         return out
+
+    def _tiled(self, X: Any, n_threads: int) -> FloatArray:
+        what = self._sources, self.coef, self.n_features, n_threads
+        return self._in_blocks(X, _TEST_ROWS, lambda some: point_product(self.kernel, self._packed(some), *what))
 
     def signs(self, X: Any, constant: float, n_threads: int) -> FloatArray:
         """Numbers with the signs of the values plus a constant. Where float32 cannot tell, they are the values themselves."""
@@ -121,11 +122,8 @@ class Decision:
         return out
 
     def _called(self, function: Callable[[Any, Any], Any], X: Any) -> FloatArray:
-        out = np.empty(X.shape[0])
         step = max(1, matrix.BLOCK_VALUES // len(self.coef))
-        for start in range(0, X.shape[0], step):
-            out[start : start + step] = call_kernel(function, X[start : start + step], self.support, 0.0) @ self.coef
-        return out
+        return self._in_blocks(X, step, lambda some: call_kernel(function, some, self.support, 0.0) @ self.coef)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 
