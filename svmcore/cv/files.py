@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._errors import InputError
 from svmcore._types import FloatArray
 from svmcore.cv.goals import Goal, divided
 from svmcore.cv.means import Curves
@@ -34,12 +33,7 @@ def save_cv(cv: PathCV, file: Any) -> None:
 def cv_fields(cv: PathCV) -> dict[str, Any]:
     """The cross-validation as the arrays of a file."""
     study = cv._study
-    if callable(study.form["kernel"]):
-        raise InputError(
-            "a cross-validation with a Python kernel function cannot be saved: a file holds data, not code"
-        )
-    if study.classes.dtype.kind == "O":
-        raise InputError("labels of Python object type cannot be saved; use numbers or strings")
+    archive.refuse("cross-validation", study.form["kernel"], study.classes)
     factors = study.class_weight
     about = {
         "form": study.form, "span": study.span._asdict(), "names": study.names, "score": cv.score, "ended": cv.ended,

@@ -58,6 +58,14 @@ class Allowance:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
+def refuse(what: str, kernel: Any, classes: Array | None = None) -> None:
+    """Say what no file holds: the code of a kernel, and labels that only Python knows."""
+    if callable(kernel):
+        raise InputError(f"a {what} with a Python kernel function cannot be saved: a file holds data, not code")
+    if classes is not None and classes.dtype.kind == "O":
+        raise InputError("labels of Python object type cannot be saved; use numbers or strings")
+
+
 def write(file: Any, fields: dict[str, Any]) -> None:
     """Write arrays to a file of exactly this name, whole or not at all, or to a stream."""
     arrays = {name: np.asarray(value) for name, value in fields.items()}
@@ -232,4 +240,4 @@ def read_kernel(parts: dict[str, Any]) -> Kernel:
     return Kernel(int(KernelKind[name.upper()]), gamma, coef0, int(degree), offset)
 
 
-__all__ = ["FREE", "RATIO", "Allowance", "Archive", "kernel_fields", "read", "read_kernel", "write"]
+__all__ = ["FREE", "RATIO", "Allowance", "Archive", "kernel_fields", "read", "read_kernel", "refuse", "write"]

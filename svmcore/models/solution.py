@@ -330,8 +330,7 @@ class Solution(Certified, OfColumns):
 
     def fields(self) -> dict[str, Any]:
         """The machine as the arrays of a file."""
-        if self.function is not None:
-            raise InputError("a machine with a Python kernel function cannot be saved: a file holds data, not code")
+        archive.refuse("machine", self.function, self.classes)
         fields: dict[str, Any] = {
             "format": np.array(_FORMAT),
             **archive.kernel_fields(self.kernel),
@@ -352,8 +351,6 @@ class Solution(Certified, OfColumns):
         if self.calibration is not None:
             fields["calibration"] = np.array(self.calibration)
         if self.classes is not None:
-            if self.classes.dtype.kind == "O":
-                raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
             fields["classes"] = self.classes
         return fields | _columns.feature_fields(self.support_vectors, "sv_", "support_vectors")
 

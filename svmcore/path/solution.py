@@ -132,10 +132,7 @@ def file_fields(path: Path) -> dict[str, Any]:
 def path_fields(path: Path) -> dict[str, Any]:
     """A path as arrays, without its features."""
     data, track = path._data, path._track
-    if data.spec.function is not None:
-        raise InputError("a path with a Python kernel function cannot be saved: a file holds data, not code")
-    if data.classes is not None and data.classes.dtype.kind == "O":
-        raise InputError("labels of Python object type cannot be saved; use numbers or strings")
+    archive.refuse("path", data.spec.function, data.classes)
     numbers = {k: v for k, v in path.stats.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     fields: dict[str, Any] = {
         **archive.kernel_fields(data.spec.kernel),

@@ -259,8 +259,7 @@ class GPSolution(OfColumns):
 
     def fields(self) -> dict[str, Any]:
         """The process as the arrays of a file."""
-        if self.function is not None:
-            raise InputError("a process with a Python kernel function cannot be saved: a file holds data, not code")
+        archive.refuse("process", self.function)
         numbers = {name: np.array(getattr(self, name)) for name in (*_REALS, *_WHOLES)}
         return {
             "format": np.array(FORMAT), **archive.kernel_fields(self.kernel), **numbers, "alpha": self.alpha,

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.html import html_table
 from svmcore.base.threads import one_blas_thread
@@ -286,8 +285,7 @@ class Machines(OfColumns):
 
     def fields(self) -> dict[str, Any]:
         """All machines as the arrays of a file."""
-        if self.classes.dtype.kind == "O":
-            raise InputError("labels of Python object type cannot be saved; train with numbers or strings")
+        archive.refuse("machine", None, self.classes)
         fields: dict[str, Any] = {
             "format": np.array(FORMAT), "strategy": np.array(self.strategy), "classes": self.classes,
             "n_machines": np.array(len(self.machines)),
