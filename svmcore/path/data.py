@@ -87,7 +87,7 @@ def grouped(data: Data, key: Any) -> Data:
     `row_keys` says which points are equal, in label or target, too. Without a key all are kept apart.
     """
     weights = data.weights
-    kept = np.flatnonzero(weights)
+    kept = weights.nonzero()[0]
     group = np.full(weights.size, -1, dtype=np.int64)
     if key is None:
         group[kept], share = np.arange(kept.size), (weights != 0.0).astype(np.float64)

@@ -24,7 +24,7 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
-from svmcore.path.data import budget_of, kernel_from, kernel_of, keys_of, merged, oracle_of, snapped
+from svmcore.path.data import Twins, budget_of, kernel_from, kernel_of, keys_of, merged, oracle_of, snapped
 from svmcore.path.elbow_jit import LOST
 from svmcore.path.headway import STALLED
 from svmcore.path.measure import check_path, lost_share, null_dim_is_zero
@@ -39,6 +39,7 @@ from svmcore.path.window import Inverse
 from svmcore.problem import border
 from svmcore.problem.columns import names_of
 from svmcore.problem.scales import warn_of_scales
+from svmcore.solvers import small
 from svmcore.train.forms import svc_problem
 
 if TYPE_CHECKING:  # the published algorithm, and the linear programs it solves, are loaded where it runs
@@ -327,7 +328,8 @@ def track(problem: BoxPath, K: Any, way: Way, watch: PathWatch, smooth: bool = F
         solver=lambda t, beta: smo.at(t, beta, _SOLVED * tracker.size(t)), go_on=lambda: control.reason() is None,
         rows_while=_while_worth(control), windows=Inverse,
     )  # fmt: skip
-    smo: Smo = Smo(_stored(tracker.store, K), problem, control, quick=True)
+    stored = _stored(tracker.store, K)
+    smo: Smo = Smo(stored, problem, control, quick=small.serves(stored.base if isinstance(stored, Twins) else stored))
     seconds = {"kernel": time.perf_counter() - clock}
     clock = time.perf_counter()
     with control.beginning():
@@ -371,10 +373,8 @@ def _paper(
     """
     from svmcore.path.published import PaperTracker
 
-    scale = float(np.max(K.diagonal, initial=0.0)) * float(np.sum(problem.upper - problem.lower))
-
     def by_smo(lam: float, beta: FloatArray, tol: float) -> FloatArray:
-        return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * scale))
+        return smo._replace(most=_SMO_STEPS).at(lam, beta, max(tol * lam, _ROUNDING * smo.scale))
 
     clock = time.perf_counter()
     control = watch.control

@@ -57,7 +57,7 @@ class SignFollower(Follower):
         self.chord = np.ascontiguousarray(self.track.chord)
         ends = np.ones(self.at.size, dtype=np.bool_) if roots is None else self.chord[:, 0] == 0.0
         ends[[0, -1]] = True
-        self.ends = np.flatnonzero(ends)
+        self.ends = ends.nonzero()[0]
         self.looked_at = 0
         """How many rows were looked at between two ends."""
         self.room = _ROOM
@@ -193,7 +193,7 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
 def _above(follower: SignFollower, slope: float) -> Flips:
     """The changes of class above the first knot. Only the intercept changes there, and its sign wins for large lambda."""
     now = follower.lam_f > 0.0
-    row = np.flatnonzero(now != (slope > 0.0)) if slope else np.empty(0, dtype=np.int64)
+    row = (now != (slope > 0.0)).nonzero()[0] if slope else np.empty(0, dtype=np.int64)
     lam = follower.at[0] - follower.lam_f[row] / slope if slope else np.empty(0)
     return Flips(lam, row, now[row])
 

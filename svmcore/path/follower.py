@@ -67,7 +67,7 @@ class Follower:
     def start(self, control: Control | None = None) -> None:
         """Compute lambda f at the first knot."""
         beta = self.replay.beta
-        support = np.flatnonzero(beta)
+        support = beta.nonzero()[0]
         step = max(1, _PIECE // max(1, support.size * (4 + self.cross.width)))
         for begin in range(0, self.rows.size, step):
             if control is not None:

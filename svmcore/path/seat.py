@@ -58,7 +58,7 @@ def seat(tracker: Tracker, lam: float) -> None:
     state.num[ej.T_REFRESH] = lam
     state.cnt[ej.SINCE] = 0
     state.cnt[ej.ZERO_RUN] = 0
-    inside = np.flatnonzero((state.beta > state.lower) & (state.beta < state.upper))
+    inside = ((state.beta > state.lower) & (state.beta < state.upper)).nonzero()[0]
     while inside.size + 4 > tracker.capacity:
         tracker.grow()
         state = tracker.state

@@ -62,7 +62,9 @@ class Smo(NamedTuple):
     control: Control
     most: float = 200.0
     quick: bool = False
-    """Whether the engine of small problems is asked first. The published algorithm starts with SMO, as its papers do."""
+    """Whether the engine of small problems is asked first, for a kernel that it `serves`. The published algorithm starts
+    with SMO, as its papers do.
+    """
 
     @property
     def scale(self) -> float:
@@ -75,7 +77,7 @@ class Smo(NamedTuple):
         """The solution. When the control stops SMO, it is the point that was reached."""
         K, point = (self.K.base, self.K.point) if isinstance(self.K, Twins) else (self.K, np.arange(linear.size))
         qp = DualQP(linear, lower, upper, np.zeros(linear.size), point, self.problem.equality)
-        if self.quick and small.has_way(qp) and small.serves(K):
+        if self.quick and small.has_way(qp):
             found = small.at_once(qp, K, start, tol)
             if found is not None:
                 return found.beta
@@ -131,7 +133,7 @@ def limit_point(problem: BoxPath, limit: Limit) -> FloatArray:
     """
     down = limit.level < 0.0
     beta = np.where(problem.slope > limit.level, problem.upper, problem.lower)
-    tied = np.flatnonzero(limit.tied)
+    tied = limit.tied.nonzero()[0]
     size = (problem.upper - problem.lower)[tied]
     beta[tied] = 0.0
     if not problem.equality or (not beta.sum() and (problem.lower <= 0.0).all() and (problem.upper >= 0.0).all()):
@@ -199,15 +201,14 @@ def _level_of(problem: BoxPath, limit: Limit, beta: FloatArray, pull: FloatArray
 
 def put_at_top(tracker: Tracker, smo: Smo, high: float | None, low: float) -> Top:
     """Put the tracker at the top of the path: at `high`, or, where that is None, safely above the first event."""
-    K, problem = smo.K, smo.problem
+    problem = smo.problem
     limit = limit_of(problem)
     if high is not None:
         tol = max(_FINE * tracker.size(high), min(_ROUGH * tracker.size(high), _ROUGH * smo.scale))
         _settle(tracker, high, smo.at(high, limit_point(problem, limit), tol), smo.control)
         is_open = at_rest(tracker.state.beta, problem, limit)
         return Top(high, is_open, limit.level if is_open else 0.0)
-    few = small.serves(K.base if isinstance(K, Twins) else K)
-    beta, top = limit_solution(smo, limit, _SHARP if few else _ROUGH, tracker.store.product)
+    beta, top = limit_solution(smo, limit, _SHARP if smo.quick else _ROUGH, tracker.store.product)
     lam = 2.0 * max(top.lam, low)
     if not lam > 0.0:
         lam = max(tracker.level, NONZERO)
