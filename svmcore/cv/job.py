@@ -61,7 +61,16 @@ class Job(NamedTuple):
             while wanted and not self.progress.ended():
                 results = self._round(wanted, grams)
                 gaps += [r.max_gap for each in results.values() for r in each]
-                curves |= {gamma: self._curves(gamma, each) for gamma, each in results.items() if each}
+                codes = self.study.codes
+                curves |= {
+                    gamma: Curves(
+                        gamma,
+                        [self.score.curve(r.outcome, codes, r.member.test, r.C_range) for r in each],
+                        [r.member for r in each],
+                    )
+                    for gamma, each in results.items()
+                    if each
+                }
                 curves, least = _pruned(curves)
                 wanted = plan.more(least) if least else []
         if not curves:
@@ -166,14 +175,6 @@ class Job(NamedTuple):
             low = max(task.low, 1.0 / at) if at > 0.0 else task.low
             out.append(task._replace(low=low, rest=rest._replace(until=at)))
         return out
-
-    def _curves(self, gamma: float | None, results: list[Result]) -> Curves:
-        codes = self.study.codes
-        return Curves(
-            gamma,
-            [self.score.curve(r.outcome, codes, r.member.test, r.C_range) for r in results],
-            [r.member for r in results],
-        )
 
 
 def _pruned(curves: dict[float | None, Curves]) -> tuple[dict[float | None, Curves], dict[float | None, float]]:

@@ -117,9 +117,10 @@ def cv_path(
     weighing = Weighing(sample_weight, weight_training, weight_score, class_weight)
     strategy = border.choice("classes", classes, STRATEGIES)
     study, scored = _study(X, y, form, span, weighing, feature_names, strategy, goal)
-    if C_max is None and lambda_min is None:
-        study = _as_far_as_targets_reach(study)
-    progress = _progress(time_limit, callback, verbose)
+    target = study.goal.target
+    if C_max is None and lambda_min is None and target is not None:  # C is in units of the targets
+        study = study._replace(span=span._replace(low=span.low / max(1.0, float(np.std(target)))))
+    progress = SharedProgress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
     worker_count(n_jobs)  # a wrong one is named before the work begins
     learned = study.goal.learned(study.classes.size)
     folds = make_folds(cv, study.codes, study.classes, groups, seed, study.goal.target, learned)
@@ -182,10 +183,6 @@ def _own(array: Any) -> Any:
     return None if array is None else array.copy()
 
 
-def _progress(time_limit: Any, callback: Any, verbose: Any) -> SharedProgress:
-    return SharedProgress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
-
-
 def _speak(found: FoundCurves, n_folds: int) -> None:
     stats = found.stats
     if found.ended != "done":
@@ -202,13 +199,6 @@ def _speak(found: FoundCurves, n_folds: int) -> None:
             "they are. Remedy: scaled features, or a positive semi-definite kernel.",
             ConvergenceWarning,
         )
-
-
-def _as_far_as_targets_reach(study: Study) -> Study:
-    """The default range of C, times the spread of the targets where that is above 1: C is in units of theirs."""
-    target = study.goal.target
-    spread = 0.0 if target is None else float(np.std(target))
-    return study._replace(span=study.span._replace(low=study.span.low / max(1.0, spread)))
 
 
 def _speak_of_the_end(answer: PathCV) -> None:

@@ -179,8 +179,13 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
     follower = SignFollower(path, cross)
     with control.beginning():
         follower.start(control)
-    flips = [_above(follower, path._track.bias_slope + path._data.form.level)]
-    start = _at_the_top(follower.lam_f, flips[0])
+    # Only the intercept changes above the first knot, and its sign wins for large lambda.
+    slope = path._track.bias_slope + path._data.form.level
+    now = follower.lam_f > 0.0
+    row = (now != (slope > 0.0)).nonzero()[0] if slope else np.empty(0, dtype=np.int64)
+    flips = [Flips(follower.at[0] - follower.lam_f[row] / slope if slope else np.empty(0), row, now[row])]
+    start = now.copy()
+    start[row] = ~now[row]
     while follower.done < follower.last:
         new = None if control.reason() is not None else follower.follow(control)
         if new is None:
@@ -188,21 +193,6 @@ def sign_changes(path: Any, cross: Cross, control: Control) -> tuple[Any, Flips,
         flips += new
     every = Flips(*(np.concatenate([part[k] for part in flips]) for k in range(3)))
     return start, every, float(follower.at[follower.done])
-
-
-def _above(follower: SignFollower, slope: float) -> Flips:
-    """The changes of class above the first knot. Only the intercept changes there, and its sign wins for large lambda."""
-    now = follower.lam_f > 0.0
-    row = (now != (slope > 0.0)).nonzero()[0] if slope else np.empty(0, dtype=np.int64)
-    lam = follower.at[0] - follower.lam_f[row] / slope if slope else np.empty(0)
-    return Flips(lam, row, now[row])
-
-
-def _at_the_top(lam_f: FloatArray, flips: Flips) -> Any:
-    """The classes at the largest lambda of all."""
-    positive = lam_f > 0.0
-    positive[flips.row] = ~flips.positive
-    return positive
 
 
 def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:

@@ -273,16 +273,12 @@ def with_target(data: Data, target: FloatArray) -> Data:
     if form.kind == ONE_CLASS:
         return data._replace(classes=np.array([-1, 1]), form=form._replace(level=-1.0))
     if form.kind == "epsilon":
-        _demand_boxes(form.C * float(data.weights.max()))
+        largest = form.C * float(data.weights.max())
+        if not border.SMALLEST_COST <= largest <= border.LARGEST:  # squares would overflow or underflow
+            raise InputError(
+                f"C times the largest weight is {largest:g}; it must be from {border.SMALLEST_COST:g} to "
+                f"{border.LARGEST:g}. Scale C or the weights"
+            )
     # No digits are lost where the mean of targets is large.
     level = float(np.median(target[data.weights > 0.0])) if data.equality else 0.0
     return data._replace(form=form._replace(target=target - level, level=level))
-
-
-def _demand_boxes(largest: float) -> None:
-    """Refuse boxes whose squares overflow or underflow."""
-    if not border.SMALLEST_COST <= largest <= border.LARGEST:
-        raise InputError(
-            f"C times the largest weight is {largest:g}; it must be from {border.SMALLEST_COST:g} to {border.LARGEST:g}. "
-            "Scale C or the weights"
-        )

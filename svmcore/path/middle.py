@@ -49,7 +49,9 @@ def centred(path: Any, products: Callable[[FloatArray], FloatArray]) -> Track:
     for runs, values in _resting(path, near):
         rest = problem.fixed - products(values)
         if runs[0, 0] == 0 and track.open_top:
-            slope = _slope_above(problem.slope[values[0] < high], problem.slope[values[0] > low])
+            above_of, below_of = problem.slope[values[0] < high], problem.slope[values[0] > low]
+            floor, top = float(above_of.max(initial=-np.inf)), float(below_of.min(initial=np.inf))
+            slope = top if floor == -np.inf else floor if top == np.inf else 0.5 * (floor + top)
         done = 0
         while done < len(runs):
             more, n = middle_jit.centre(
@@ -79,12 +81,6 @@ def _resting(path: Any, near: FloatArray) -> Iterator[tuple[IntArray, FloatArray
         found, k = (int(number) for number in middle_jit.rests(record, chord, rest, k, runs, values))
         if found:
             yield runs[:found], values[:found]
-
-
-def _slope_above(grows: FloatArray, shrinks: FloatArray) -> float:
-    """The slope of the middle for large t, from the slopes of the variables that can grow, and that can shrink."""
-    low, high = float(grows.max(initial=-np.inf)), float(shrinks.min(initial=np.inf))
-    return high if low == -np.inf else low if high == np.inf else 0.5 * (low + high)
 
 
 def _with_corners(track: Track, corners: FloatArray) -> Track:

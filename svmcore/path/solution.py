@@ -9,9 +9,8 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError, warn
-from svmcore._types import FloatArray, KernelKind, Status
+from svmcore._types import KernelKind, Status
 from svmcore.base.door import reals
-from svmcore.kernel.matrix import KernelMatrix
 from svmcore.models import archive
 from svmcore.models.solution import Solution, Terms
 from svmcore.path import measure
@@ -23,7 +22,7 @@ from svmcore.path.result import Path, PathCertificate
 from svmcore.path.values import hat
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
-from svmcore.problem.certify import Certificate, certificate
+from svmcore.problem.certify import certificate
 
 FORMAT = (
     "svmcore-path-4"  # 1: without names and scaling; 2, 3: kernels had numbers; 3: with a form, where no classifier's
@@ -35,18 +34,6 @@ _KINDS = {
 }  # fmt: skip
 """The types of a track's arrays, which compiled code plays."""
 _DEFAULT_VALUES = 20
-
-
-def _certificate(path: Path, K: KernelMatrix, C: float, beta: FloatArray, intercept: float) -> Certificate:
-    """Measure beta, which has one entry per variable, at one C. Merged duplicates are one variable with a wider box."""
-    qp = dual_at(path._problem, path._data, C)
-    return certificate(qp, K, beta, intercept)
-
-
-def _beta(path: Path, C: FloatArray) -> FloatArray:
-    lam, C, _ = path._lambdas_of(C)
-    beta, _ = hat(path, lam)
-    return beta * C[:, None]
 
 
 def certify_path(path: Path, Cs: Any, control: Control) -> PathCertificate:
@@ -95,8 +82,11 @@ def solution_at(path: Path, C: float) -> Solution:
         raise InputError(f"C={C!r} is not one number; `alpha`, `intercept` and `decision_function` take arrays")
     C = float(C)
     data = path._data
-    K = kernel_of(path._data, 0)
-    measured = _certificate(path, K, C, _beta(path, np.array([C]))[0], path._bias(C))
+    K = kernel_of(data, 0)
+    lam, value, _ = path._lambdas_of(np.array([C]))
+    # Merged duplicates are one variable with a wider box.
+    beta, qp = hat(path, lam)[0][0] * value[0], dual_at(path._problem, data, C)
+    measured = certificate(qp, K, beta, path._bias(C))
     coef = path.dual_coef(C)
     support = np.flatnonzero(coef)
     precomputed = data.spec.kernel.kind == KernelKind.PRECOMPUTED
