@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from svmcore._errors import InputError
-from svmcore.problem import border
 
 INTERIOR = "interior"
 SOLUTIONS = ("vertex", INTERIOR)
@@ -44,7 +43,8 @@ class PublishedOptions(NamedTuple):
 
 def checked_options(published: Any, mode: str) -> PublishedOptions:
     """The options of a published mode. The fast tracker takes none."""
-    from svmcore.base.highs import highspy  # the command line reads the table above without it
+    from svmcore.base.highs import highspy  # the command line reads the table above without these
+    from svmcore.problem import border
 
     if published is None:
         return PublishedOptions()
