@@ -101,6 +101,16 @@ def run(program: str, root: Path, cache: Path | None = None, **environment: str)
     return [float(word) for word in finish(start(program, root, cache, **environment)).split()]
 
 
+def ran(program: str, *words: object, folder: Path = ROOT, **environment: str) -> tuple[str, str]:
+    """Output and messages of a program of the checkout, which ends well."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, words)], cwd=folder, timeout=1800, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout, done.stderr
+
+
 def files(root: Path) -> list[Path]:
     return sorted(root.rglob(f"*{_disk.SUFFIX}"))
 

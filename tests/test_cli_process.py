@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkouts import ran
 
 import svmcore
 
@@ -48,15 +49,7 @@ def test_help_and_complaints_load_neither_numpy_nor_the_compiler(tmp_path):
     )
 
     def loaded(*argv: str) -> set[str]:
-        done = subprocess.run(
-            [sys.executable, "-c", program, *argv],
-            env=os.environ | INTERACTIVE,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return set(done.stderr.splitlines()[-1].split())
+        return set(ran(program, *argv, folder=tmp_path, **INTERACTIVE)[1].splitlines()[-1].split())
 
     (tmp_path / "bad.csv").write_text("1,2\n3,x,4\n")
     assert loaded("--help") == set()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
+from checkouts import ran
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
@@ -438,9 +437,7 @@ def test_nothing_optional_is_loaded():
     pytest.importorskip("sklearn")
     look = "print(*({'dask', 'distributed', 'pyarrow', 'sklearn'} & set(sys.modules)))"
     program = f"import sys, svmcore.distributed as d; d.train_svc; {look}; d.DaskSVC; {look}"
-    root = Path(svmcore.__file__).parents[1]
-    loaded = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    functions, estimators = loaded.stdout.splitlines()
+    functions, estimators = ran(program)[0].splitlines()
     assert functions == ""
     assert not {"dask", "distributed"} & set(estimators.split())
 

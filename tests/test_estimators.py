@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sklearn
+from checkouts import ran
 from oracle_linear import liblinear
 from refusals import refused
 from scipy import sparse
@@ -91,9 +90,7 @@ def test_without_the_extra_a_sentence_names_it():
         "import sys; sys.modules['sklearn'] = None\nimport svmcore\nfrom svmcore import *\n"
         "try:\n    svmcore.SVC\nexcept ImportError as error:\n    print(error)"
     )
-    root = Path(__file__).parents[1]
-    said = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    assert 'pip install "svmcore[sklearn]"' in said.stdout
+    assert 'pip install "svmcore[sklearn]"' in ran(program)[0]
 
 
 def test_more_than_two_classes_are_refused_before_the_shape_of_a_kernel_is():

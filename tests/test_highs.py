@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from checkouts import ran
 
 import svmcore
 from svmcore.base import highs as _highs
@@ -189,9 +186,7 @@ def test_without_highspy_scipy_solves_and_only_a_broken_one_is_told_of(solver, b
             "def absent(name, *_):\n    if name == 'highspy': raise ModuleNotFoundError('none', name=name)\n" + before
         )
     program = BROKEN.replace("BEFORE", before)
-    root = Path(__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    first, second, *rest = done.stdout.splitlines()
+    first, second, *rest = ran(program)[0].splitlines()
     assert (first, second) == ("[2.0]", "[2.0]")
     assert len(rest) == 1
     assert rest[0].startswith("CostWarning: highspy is installed but does not load" if said else "")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from checkouts import ran
 
 pytestmark = pytest.mark.once
 
@@ -618,8 +617,7 @@ def test_doors_are_light():
         ),
     }
     program = "import sys, svmcore; " + "".join(f"{door}; print(*sys.modules); " for door in doors)
-    loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    for rooms, line in zip(doors.values(), loaded.stdout.splitlines(), strict=True):
+    for rooms, line in zip(doors.values(), ran(program)[0].splitlines(), strict=True):
         assert [name for name in line.split() if name.startswith(rooms)] == []
     assert {"svmcore.compiler.jit", "svmcore.path.tracker"} <= set(line.split())
     assert "svmcore.estimators" in line.split()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from checkouts import ran
 from numba.core.errors import TypingError
 
 from svmcore.compiler.jit import DISABLED, OBSTACLE, jit
@@ -245,9 +243,5 @@ print(root(np.arange(4.0)))
 
 @pytest.mark.ci
 def test_a_fit_needs_little_of_numba_and_a_home_may_need_more(tmp_path):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "SVMCORE_QUIET": "1", "PYTHONPATH": str(ROOT)}
     for _ in range(2):  # compiled, then from the disk
-        done = subprocess.run(
-            [sys.executable, "-c", LITTLE], env=environment, capture_output=True, text=True, check=True
-        )
-        assert done.stdout.split() == ["False", "6.0"]
+        assert ran(LITTLE, NUMBA_CACHE_DIR=str(tmp_path))[0].split() == ["False", "6.0"]

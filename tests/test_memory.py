@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from checkouts import ran
 from scipy import sparse
 
 import svmcore
@@ -117,10 +117,7 @@ print(min(after[-20:]) - after[4])  # what comes back within a few runs has not 
 @pytest.mark.parametrize("runs", [120, pytest.param(500, marks=pytest.mark.slow)])
 def test_cross_validations_side_by_side_do_not_grow(runs):
     """What threads leave free in their heaps goes back to the system: without that it is 15 to 30 MB by then, and more."""
-    done = subprocess.run(
-        [sys.executable, "-c", GROWTH, str(runs)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) < 6e6
+    assert int(ran(GROWTH, runs)[0]) < 6e6
 
 
 @pytest.mark.parametrize("with_joblib", [True, False])
@@ -210,9 +207,7 @@ assert whole.exact_gram(K, lambda done: done < 0.5) is None
 @pytest.mark.parametrize("offset", [pytest.param(0.0, marks=pytest.mark.ci), 1.0])
 def test_a_gram_matrix_touches_memory_as_it_is_filled(offset):
     """Fresh memory costs time, which a time limit must see."""
-    command = [sys.executable, "-c", FILLED, str(offset)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800)
-    assert done.returncode == 0, done.stderr
+    ran(FILLED, offset)
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])

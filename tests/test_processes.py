@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkouts import work
+from checkouts import ran, work
 
 import svmcore
 from svmcore._control import Control
@@ -50,12 +50,6 @@ def finish(process: subprocess.Popen[str], seconds: float = 1800.0) -> tuple[int
         process.kill()
         raise
     return process.returncode, out, err
-
-
-def run(program: str, **options) -> str:
-    code, out, err = finish(start(program, **options))
-    assert code == 0, err
-    return out + err
 
 
 # ---------------------------------------------------------------- Ctrl-C, limits
@@ -148,7 +142,7 @@ except KeyboardInterrupt:
     print("interrupted", len(calls))
 print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
-    assert run(program) == "interrupted 2\nTrue\n"
+    assert ran(program) == ("interrupted 2\nTrue\n", "")
 
 
 def test_a_fit_respects_a_handler_that_is_not_pythons():

@@ -6,13 +6,12 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checkouts import PROGRAM, ROOT, checkout, files, finish, finish_all, posix, start
+from checkouts import PROGRAM, ROOT, checkout, files, finish, finish_all, posix, ran, start
 from refusals import refused
 from warned import heard, quiet
 
@@ -145,11 +144,7 @@ print("end |", "done" if again.objective == machine.objective else "another answ
     ],
 )  # fmt: skip
 def test_no_more_memory_is_a_sentence_and_not_the_end(n, extra, names):
-    done = subprocess.run(
-        [sys.executable, "-c", HUNGRY, str(n), extra, *names], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    said = [line.split(" | ", 1) for line in done.stdout.splitlines()]
+    said = [line.split(" | ", 1) for line in ran(HUNGRY, n, extra, *names)[0].splitlines()]
     assert said[-1] == ["end", "done"]
     kinds = {words.split(" ", 1)[0] for _, words in said}
     assert kinds <= {"done", "NotEnoughMemoryError", "MemoryError"}
@@ -208,9 +203,7 @@ for name, call in calls.items():
 @pytest.mark.compiled
 @pytest.mark.parametrize("count", [1, pytest.param(25, marks=pytest.mark.slow)])
 def test_ctrl_c_at_any_moment_of_calibrations_and_classes(count):
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED, str(count)], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line.split(" | ") for line in done.stdout.splitlines()]
+    lines = [line.split(" | ") for line in ran(INTERRUPTED, count)[0].splitlines()]
     assert len(lines) == 5 * (count + 1)
     for name, said in lines:
         right, held, waited = said.split()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from checkouts import ran
 
 from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
@@ -545,18 +543,8 @@ def test_narrower_processors_give_the_same_answer(cpu, features, tmp_path):
         "y = X[:, 0] * X[:, 1] > 0.1 * rng.standard_normal(300);"
         "s = svmcore.train_svc(X, y, 10.0, solver='block', n_threads=1); print(s.objective, s.converged)"
     )
-    environment = {
-        **os.environ,
-        "NUMBA_CPU_NAME": cpu,
-        "NUMBA_CPU_FEATURES": features,
-        "NUMBA_CACHE_DIR": str(tmp_path),
-    }
-    outputs = [
-        subprocess.run(
-            [sys.executable, "-c", program], cwd=ROOT, env=e, capture_output=True, text=True, check=True
-        ).stdout
-        for e in (environment, {**os.environ})
-    ]
+    narrow = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": features, "NUMBA_CACHE_DIR": str(tmp_path)}
+    outputs = [ran(program, **environment)[0] for environment in (narrow, {})]
     values = [output.split() for output in outputs]
     assert values[0][1] == values[1][1] == "True"
     assert float(values[0][0]) == pytest.approx(float(values[1][0]), rel=1e-5)

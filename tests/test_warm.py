@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from checkouts import REPORT, USE
+from checkouts import REPORT, USE, ran
 from refusals import refused
 
 import svmcore
@@ -17,16 +14,11 @@ from svmcore.compiler import fast as _fast
 
 pytestmark = pytest.mark.once
 
-ROOT = Path(__file__).parents[1]
 WORD = "svmcore: compiling once for this machine"
 
 
 def run(program: str, cache: Path, **environment: str) -> tuple[str, str]:
-    settings = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "SVMCORE_QUIET": "1", "SVMCORE_FAST": "1", **environment}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False, timeout=1800)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
+    return ran(program, **{"NUMBA_CACHE_DIR": str(cache), "SVMCORE_FAST": "1"} | environment)
 
 
 @pytest.mark.compiled
