@@ -272,12 +272,12 @@ FREE, ZERO, TOP, BOTTOM = range(4)  # where a variable is, for `by_inverse`
 
 
 @jit
-def _ask_all(matrices, piece, booth, signed):
+def _ask_all(matrices, piece, booth):
     """z = P (c - epsilon sign) for the inverse P. In place: z, and room."""
     n = piece.beta.shape[0]
     for t in range(n):
         booth.rows[t] = t
-        booth.way[t] = piece.c[t] - (piece.epsilon * booth.sign[t] if signed and booth.inside[t] == FREE else 0.0)
+        booth.way[t] = piece.c[t] - (piece.epsilon * booth.sign[t] if booth.inside[t] == FREE else 0.0)
     weighted(matrices.inverse, booth, n, booth.z)
 
 
@@ -349,9 +349,9 @@ def by_inverse(matrices, piece, booth, fresh):
     n, epsilon = piece.beta.shape[0], piece.epsilon
     for t in range(n):
         booth.inside[t] = FREE if piece.upper[t] > piece.lower[t] else ZERO
-        booth.sign[t] = 1 if piece.upper[t] > 0.0 else -1
+        booth.sign[t] = 0 if epsilon > 0.0 else (1 if piece.upper[t] > 0.0 else -1)
     if epsilon > 0.0 or fresh:
-        _ask_all(matrices, piece, booth, False)
+        _ask_all(matrices, piece, booth)
     if epsilon > 0.0:
         over, under = 0.0, 0.0
         for t in range(n):
@@ -363,7 +363,7 @@ def by_inverse(matrices, piece, booth, fresh):
     while changes > 0 and turn < MOST_TURNS:
         turn += 1
         if epsilon > 0.0:
-            _ask_all(matrices, piece, booth, True)
+            _ask_all(matrices, piece, booth)
         k, bias = _eliminate(matrices, piece, booth)
         if k < 0:
             return 0

@@ -75,23 +75,11 @@ def _first(work, lines, size):
 
 
 @jit
-def _padded(count):
-    return (count + LANES - 1) // LANES * LANES
-
-
-@jit
 def _forget(lines, filled):
     """No row is there but those of others, of which so many are filled. In place: lines."""
     for k in range(lines.slot.shape[0]):
         lines.slot[k] = -1
     lines.filled[0] = filled
-
-
-@jit
-def _gather(points, members, count, lines, filled):
-    """The points of the members, whose rows come after those that are filled. In place: lines."""
-    gather_panels(points.single, members[:count], lines.panels)
-    _forget(lines, filled)
 
 
 @jit
@@ -129,6 +117,15 @@ def _among(shape, points, one, members, count, work, lines, tol, rough, most_ste
     steps, _, _ = pair_steps(work, stop, RELAX, TAU, most_steps, shape, lines)
     repair_sum(work, total)
     return steps
+
+
+@jit
+def _among_few(shape, points, one, members, count, work, lines, filled, tol, rough, most_steps):
+    """`_among` where the points of the members are gathered first, and their rows come after those that are filled."""
+    part, own = _first(work, lines, (count + LANES - 1) // LANES * LANES)
+    gather_panels(points.single, members[:count], own.panels)
+    _forget(own, filled)
+    return _among(shape, points, one, members, count, part, own, tol, rough, most_steps)
 
 
 @jit
@@ -230,10 +227,8 @@ def turn(shape, points, one, members, count, work, lines, packed, tol, rough, mo
 
     Returns (steps, changed variables, sum of their changes, high, low, bias). In place: one, and the room.
     """
-    part, own = _first(work, lines, _padded(count))
-    _gather(points, members, count, own, 0)
-    steps = _among(shape, points, one, members, count, part, own, tol, rough, most_steps)
-    moved, size = _leave(shape, points, one, members, count, part, packed)
+    steps = _among_few(shape, points, one, members, count, work, lines, 0, tol, rough, most_steps)
+    moved, size = _leave(shape, points, one, members, count, work, packed)
     high, low, bias = bias_of(one.v, one)
     return steps, size, moved, high, low, bias
 
@@ -316,10 +311,9 @@ def from_all(shape, points, one, members, work, lines, few, packed, tol, how, mo
             if rows.filled[0] + count > work.gram.shape[0]:  # without room for more, the whole rows are forgotten
                 evals += rows.filled[0] * size
                 _forget(rows, 0)
-            part, own = _first(work, few, _padded(count))
-            _gather(points, members, count, own, rows.filled[0])
-            steps += _among(shape, points, one, members, count, part, own, tol, NOISE, most_steps - steps)
-            evals += (own.filled[0] - rows.filled[0]) * count
+            left, filled = most_steps - steps, rows.filled[0]
+            steps += _among_few(shape, points, one, members, count, work, few, filled, tol, NOISE, left)
+            evals += (few.filled[0] - filled) * count
         for k in range(count):
             one.beta[members[k]] = work.beta[k]
         if turns > 0:

@@ -68,14 +68,6 @@ class Shares(NamedTuple):
     kept: FloatArray  # room for an answer
 
 
-class Own(NamedTuple):
-    """The boxes of one task for C = 1, and room for an answer of it."""
-
-    lower: FloatArray
-    upper: FloatArray
-    kept: FloatArray
-
-
 @jit
 def sides_apart(work, desk):
     """Leave the working set to the variables above zero. Returns another one of the same vectors, for those below.
@@ -296,7 +288,7 @@ def solve_shares(tasks, shares, desk, tol, patience, begin, end):
     for k in range(begin, end):
         dual, source, work = _opened(tasks, desk, k)
         a, b = tasks.first[k], tasks.first[k + 1]
-        own = Own(shares.lower[a:b], shares.upper[a:b], shares.kept[a:b])
+        own = Shares(shares.share, shares.size, shares.lower[a:b], shares.upper[a:b], shares.kept[a:b])
         above, below, unit = _filled(work, shares.share[k])
         weight = shares.share[k] * (above + below)
         dual.told[INVERSE] = 0.0

@@ -74,8 +74,6 @@ class _Stage(NamedTuple):
     def matrices(self) -> Matrices:
         """The kernel among the negatives, with seats for guests."""
         points, (kernel, function, _) = self.moved(self.X), self.spec
-        if self.centre is not None:
-            return with_seats(self.kernel(points, points))
         with one_blas_thread:
             return with_seats(whole_kernel(points, kernel, function, self.n_threads))
 
