@@ -339,7 +339,7 @@ def test_a_stored_sparse_tile_is_a_row_of_kernel_values(dtype):
     panel, stored = panels_of(x, np.float32)[0], np.zeros((3, 2 * LANES), dtype)
     shape = vector.Rbf(0.4, 0.0, 1)
     for lane in range(0, LANES, vector.COLUMNS_32):
-        sparse._store_sparse_tile(shape, csr, 3, panel, None, csr.norms, 0, lane, stored, 1)
+        sparse._store_sparse_tile(shape, csr, 3, panel, None, csr.norms, lane, stored, 1)
     values = np.exp2(-0.4 * ((x[3] - x) ** 2).sum(axis=1)) * (vector.UNITS_16 if dtype == np.uint16 else 1.0)
     assert np.abs(stored[1, :5] - values).max() <= (0.51 if dtype == np.uint16 else 1e-6)
     assert not stored[[0, 2]].any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from types import SimpleNamespace
 from typing import Any
 
 from llvmlite import ir
@@ -226,16 +228,49 @@ def emit_sums(builder: Any, count: Any, chunk: int, zeros: list[Any], add: Any) 
     return emit_if(builder, few, lambda: emit_for(builder, count, 1, zeros, add), in_parts)
 
 
-def unpack(context: Any, builder: Any, kinds: Any, args: Any) -> list[Any]:
-    """Arguments of an instruction: arrays become (data pointer, shape), and others stay as they are."""
-    out = []
-    for kind, value in zip(kinds, args, strict=True):
-        if isinstance(kind, types.Array):
-            array = context.make_array(kind)(context, builder, value)
-            out.append((array.data, cgutils.unpack_tuple(builder, array.shape)))
-        else:
-            out.append(value)
-    return out
+def _unpacked(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """An argument of an instruction: an array becomes (data pointer, shape), a tuple with arrays a list, others stay."""
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        return array.data, cgutils.unpack_tuple(builder, array.shape)
+    if isinstance(kind, types.BaseTuple) and any(isinstance(field, types.Array) for field in kind):
+        return [_unpacked(context, builder, field, builder.extract_value(value, i)) for i, field in enumerate(kind)]
+    return value
+
+
+def instruction(emit: Any, plain: Any, result: Any = None) -> Any:
+    """What compiled code calls to have `emit` write instructions. It means `plain`, which is what runs without JIT.
+
+    ``emit(builder, kinds, *arguments)`` gets the arguments unpacked, and their types in `kinds`, by their names. Numbers
+    become whole ones of 64 bits, or of the number type of the first array. ``result(number type)`` is what comes back.
+    """
+    if DISABLED:
+        return plain
+    parameters = list(inspect.signature(emit).parameters.values())
+    names = [parameter.name for parameter in parameters[2:]]
+
+    def define(typingctx, *given):  # noqa: ARG001
+        real = next(kind.dtype for kind in given if isinstance(kind, types.Array))
+        taken = [
+            types.intp if isinstance(kind, types.Integer) else real if isinstance(kind, types.Float) else kind
+            for kind in given
+        ]
+
+        def codegen(context, builder, signature, args):
+            kinds = SimpleNamespace(**dict(zip(names, given, strict=True)))
+            values = (_unpacked(context, builder, *each) for each in zip(signature.args, args, strict=True))
+            found = emit(builder, kinds, *values)
+            if isinstance(found, list):
+                return context.make_tuple(builder, signature.return_type, found)
+            return context.get_dummy_value() if found is None else found
+
+        return (types.void if result is None else result(real))(*taken), codegen
+
+    # Numba looks at the names of the arguments, too. The builder stands for the typing context.
+    named: Any = define
+    named.__name__ = emit.__name__
+    named.__signature__ = inspect.Signature([parameters[0], *parameters[2:]])
+    return intrinsic(named)
 
 
 def position(builder: Any, shape: Any, *indices: Any) -> Any:

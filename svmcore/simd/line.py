@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-from numba.extending import intrinsic
-
 from svmcore._types import LANES
-from svmcore.compiler.jit import DISABLED, jit
-from svmcore.simd.lanes import REGISTERS, Lanes, integer, position, unpack
+from svmcore.compiler.jit import jit
+from svmcore.simd.lanes import REGISTERS, Lanes, instruction, integer, position
 from svmcore.simd.vector import COLUMNS_32, emit_tile, kernel_tile
 
 
-@intrinsic
-def _store_line_ir(typingctx, shape, points, g, t, panels, p, lane, out, row):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, points_, g_, t_, panels_, p_, lane_, out_, row_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, panels.dtype)
-        value = emit_tile(lanes, shape.instance_class, shape_value, points_, g_, panels_, p_, lane_, t_)
-        start = position(builder, out_[1], row_, builder.add(builder.mul(p_, integer(LANES)), lane_))
-        for v in range(REGISTERS):
-            lanes.store(value(0, v), out_[0], builder.add(start, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(shape, points, i, i, panels, i, i, out, i), codegen
+def _emit_store_line(builder, kinds, shape, points, g, t, panels, p, lane, out, row):
+    lanes = Lanes(builder, kinds.panels.dtype)
+    value = emit_tile(lanes, kinds.shape.instance_class, shape, points, g, panels, p, lane, t)
+    start = position(builder, out[1], row, builder.add(builder.mul(p, integer(LANES)), lane))
+    for v in range(REGISTERS):
+        lanes.store(value(0, v), out[0], builder.add(start, integer(v * lanes.count)))
 
 
 def _store_line(shape: Any, points: Any, g: int, t: int, panels: Any, p: int, lane: int, out: Any, row: int) -> None:
@@ -34,7 +24,7 @@ def _store_line(shape: Any, points: Any, g: int, t: int, panels: Any, p: int, la
     out[row, start : start + COLUMNS_32] = values[0]
 
 
-store_line = _store_line if DISABLED else _store_line_ir
+store_line = instruction(_emit_store_line, _store_line)
 """out[row, column] = K(point t of panel g of the points, column) for one tile of columns. In place: out."""
 
 

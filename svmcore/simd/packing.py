@@ -10,11 +10,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from svmcore._types import LANES
-from svmcore.compiler.jit import DISABLED, jit
-from svmcore.simd.lanes import REGISTERS, integer, position, unpack
+from svmcore.compiler.jit import jit
+from svmcore.simd.lanes import REGISTERS, instruction, integer, position
 from svmcore.simd.vector import ROWS
 
 SQUARE = 8
@@ -39,55 +38,41 @@ def _at(builder: Any, array: Any, count: int, *indices: Any) -> Any:
     return builder.bitcast(pointer, ir.VectorType(pointer.type.pointee, count).as_pointer())
 
 
-@intrinsic
-def _turn_ir(typingctx, matrix, top, left):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        matrix_, top_, left_ = unpack(context, builder, signature.args, args)
-        align = matrix.dtype.bitwidth // 8
+def _emit_turn(builder, kinds, matrix, top, left):
+    align = kinds.matrix.dtype.bitwidth // 8
 
-        def row(first: Any, i: int, column: Any) -> Any:
-            return _at(builder, matrix_, MIRROR, builder.add(first, integer(i)), column)
+    def row(first: Any, i: int, column: Any) -> Any:
+        return _at(builder, matrix, MIRROR, builder.add(first, integer(i)), column)
 
-        square = [builder.load(row(top_, i, left_), align=align) for i in range(MIRROR)]
-        for j, column in enumerate(_turned(builder, square)):
-            builder.store(column, row(left_, j, top_), align=align)
-        return context.get_dummy_value()
-
-    return types.void(matrix, types.intp, types.intp), codegen
+    square = [builder.load(row(top, i, left), align=align) for i in range(MIRROR)]
+    for j, column in enumerate(_turned(builder, square)):
+        builder.store(column, row(left, j, top), align=align)
 
 
-@intrinsic
-def _pack_square_ir(typingctx, X, points, first, k, centre, factor, panel, squares):  # noqa: ARG001
-    if X.layout != "C" or X.dtype != types.float64:
-        return None
+def _emit_pack_square(builder, kinds, X, points, first, k, centre, factor, panel, squares):
+    assert kinds.X.layout == "C"
+    assert kinds.X.dtype == types.float64
+    double, single = ir.VectorType(ir.DoubleType(), SQUARE), kinds.panel.dtype == types.float32
+    zeros, empty = (
+        ir.Constant(ir.VectorType(ir.IntType(32), SQUARE), [0] * SQUARE),
+        ir.Constant(double, ir.Undefined),
+    )
 
-    def codegen(context, builder, signature, args):
-        X_, points_, first_, k_, centre_, factor_, panel_, squares_ = unpack(context, builder, signature.args, args)
-        double, single = ir.VectorType(ir.DoubleType(), SQUARE), panel.dtype == types.float32
-        zeros, empty = (
-            ir.Constant(ir.VectorType(ir.IntType(32), SQUARE), [0] * SQUARE),
-            ir.Constant(double, ir.Undefined),
-        )
+    def splat(x: Any) -> Any:
+        return builder.shuffle_vector(builder.insert_element(empty, x, integer(0)), empty, zeros)
 
-        def splat(x: Any) -> Any:
-            return builder.shuffle_vector(builder.insert_element(empty, x, integer(0)), empty, zeros)
-
-        places = [builder.load(builder.gep(points_[0], [builder.add(first_, integer(i))])) for i in range(SQUARE)]
-        rows = [builder.load(_at(builder, X_, SQUARE, place, k_), align=8) for place in places]
-        own, scale = _at(builder, squares_, SQUARE, first_), splat(factor_)
-        total = builder.load(own, align=8)
-        for j, row in enumerate(_turned(builder, rows)):
-            feature = builder.add(k_, integer(j))
-            middle = splat(builder.load(builder.gep(centre_[0], [feature])))
-            value = builder.fmul(builder.fsub(row, middle), scale)
-            total = builder.fadd(total, builder.fmul(value, value))
-            value = builder.fptrunc(value, ir.VectorType(ir.FloatType(), SQUARE)) if single else value
-            builder.store(value, _at(builder, panel_, SQUARE, feature, first_), align=4 if single else 8)
-        builder.store(total, own, align=8)
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(X, points, i, i, centre, types.float64, panel, squares), codegen
+    places = [builder.load(builder.gep(points[0], [builder.add(first, integer(i))])) for i in range(SQUARE)]
+    rows = [builder.load(_at(builder, X, SQUARE, place, k), align=8) for place in places]
+    own, scale = _at(builder, squares, SQUARE, first), splat(factor)
+    total = builder.load(own, align=8)
+    for j, row in enumerate(_turned(builder, rows)):
+        feature = builder.add(k, integer(j))
+        middle = splat(builder.load(builder.gep(centre[0], [feature])))
+        value = builder.fmul(builder.fsub(row, middle), scale)
+        total = builder.fadd(total, builder.fmul(value, value))
+        value = builder.fptrunc(value, ir.VectorType(ir.FloatType(), SQUARE)) if single else value
+        builder.store(value, _at(builder, panel, SQUARE, feature, first), align=4 if single else 8)
+    builder.store(total, own, align=8)
 
 
 def _turn(matrix, top, left):
@@ -101,9 +86,9 @@ def _pack_square(X, points, first, k, centre, factor, panel, squares):
     squares[lanes] += (values * values).sum(axis=0)
 
 
-turn = _turn if DISABLED else _turn_ir
+turn = instruction(_emit_turn, _turn)
 """matrix[left + j, top + i] = matrix[top + i, left + j] for a square of MIRROR rows and columns. In place: matrix."""
-pack_square = _pack_square if DISABLED else _pack_square_ir
+pack_square = instruction(_emit_pack_square, _pack_square)
 """panel[k + j, first + i] = (X[points[first + i], k + j] - centre[k + j]) factor for a square; squares += its squares.
 
 In place: panel, squares.

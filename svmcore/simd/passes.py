@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from svmcore.compiler.jit import DISABLED
-from svmcore.simd.lanes import REGISTER_BYTES, REGISTERS, Lanes, emit_for, integer, position, unpack
+from svmcore.simd.lanes import REGISTER_BYTES, REGISTERS, Lanes, emit_for, instruction, integer, position
 from svmcore.simd.vector import BIG_32
 
 
@@ -58,130 +56,81 @@ def _row(builder: Any, matrix: Any, i: Any) -> Any:
     return builder.gep(matrix[0], [position(builder, matrix[1], i, integer(0))])
 
 
-@intrinsic
-def _update_pair_ir(typingctx, values, gram, i, j, step, rise, fall):  # noqa: ARG001
-    real = values.dtype
+def _moved(lanes: Lanes, values: Any, step: Any, rise: Any, fall: Any, change: Any) -> list[Any]:
+    """values -= step change(k) for every register k. Returns what `update_pair` does."""
+    b, minus = lanes.b, lanes.splat(lanes.b.fneg(step))
 
-    def codegen(context, builder, signature, args):
-        values_, gram_, i_, j_, step_, rise_, fall_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, real)
-        row_i, row_j = _row(builder, gram_, i_), _row(builder, gram_, j_)
-        minus = lanes.splat(builder.fneg(step_))
+    def one(k: Any) -> tuple[Any, Any]:
+        value = lanes.fma(minus, change(k), lanes.load(values[0], k))
+        lanes.store(value, values[0], k)
+        return b.fadd(value, lanes.load(rise[0], k)), b.fadd(value, lanes.load(fall[0], k))
 
-        def one(k: Any) -> tuple[Any, Any]:
-            difference = builder.fsub(lanes.load(row_i, k), lanes.load(row_j, k))
-            value = lanes.fma(minus, difference, lanes.load(values_[0], k))
-            lanes.store(value, values_[0], k)
-            return builder.fadd(value, lanes.load(rise_[0], k)), builder.fadd(value, lanes.load(fall_[0], k))
-
-        top, index, low = _scan(lanes, values_[1][0], one)
-        return context.make_tuple(builder, signature.return_type, [index, top, low])
-
-    result = types.Tuple((types.intp, real, real))
-    return result(values, gram, types.intp, types.intp, real, rise, fall), codegen
+    top, index, low = _scan(lanes, values[1][0], one)
+    return [index, top, low]
 
 
-@intrinsic
-def _best_partner_ir(typingctx, values, gram, row, unit, i, diagonal, tau, fall):  # noqa: ARG001
-    real = values.dtype
-
-    def codegen(context, builder, signature, args):
-        values_, gram_, row_, unit_, i_, diagonal_, tau_, fall_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, real)
-        twice = lanes.splat(builder.fmul(unit_, ir.Constant(unit_.type, -2.0)))
-        row = _row(builder, gram_, row_)
-        top = lanes.splat(builder.load(builder.gep(values_[0], [i_])))
-        own = lanes.splat(builder.load(builder.gep(diagonal_[0], [i_])))
-        floor, none = lanes.splat(tau_), lanes.constant(0.0)
-
-        def one(k: Any) -> tuple[Any, Any]:
-            other = builder.fadd(lanes.load(values_[0], k), lanes.load(fall_[0], k))
-            slope = lanes.larger(builder.fsub(top, other), none)
-            both = builder.fadd(own, lanes.load(diagonal_[0], k))
-            curvature = lanes.larger(lanes.fma(twice, lanes.load(row, k), both), floor)
-            return builder.fmul(builder.fmul(slope, slope), lanes.reciprocal(curvature)), none
-
-        _, index, _ = _scan(lanes, values_[1][0], one)
-        return index
-
-    return types.intp(values, gram, types.intp, real, types.intp, diagonal, real, fall), codegen
+def _emit_update_pair(builder, kinds, values, gram, i, j, step, rise, fall):
+    lanes, row_i, row_j = Lanes(builder, kinds.values.dtype), _row(builder, gram, i), _row(builder, gram, j)
+    return _moved(lanes, values, step, rise, fall, lambda k: builder.fsub(lanes.load(row_i, k), lanes.load(row_j, k)))
 
 
-@intrinsic
-def _update_along_ir(typingctx, values, along, gram, unit, i, j, keep, step, rise, fall):  # noqa: ARG001
-    real = values.dtype
+def _emit_update_along(builder, kinds, values, along, gram, unit, i, j, keep, step, rise, fall):
+    lanes, row_i, row_j = Lanes(builder, kinds.values.dtype), _row(builder, gram, i), _row(builder, gram, j)
+    kept, scale = lanes.splat(keep), lanes.splat(unit)
 
-    def codegen(context, builder, signature, args):
-        values_, along_, gram_, unit_, i_, j_, keep_, step_, rise_, fall_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, real)
-        row_i, row_j = _row(builder, gram_, i_), _row(builder, gram_, j_)
-        minus, kept, scale = lanes.splat(builder.fneg(step_)), lanes.splat(keep_), lanes.splat(unit_)
+    def change(k: Any) -> Any:
+        difference = builder.fsub(lanes.load(row_i, k), lanes.load(row_j, k))
+        new = lanes.fma(scale, difference, builder.fmul(kept, lanes.load(along[0], k)))
+        lanes.store(new, along[0], k)
+        return new
 
-        def one(k: Any) -> tuple[Any, Any]:
-            difference = builder.fsub(lanes.load(row_i, k), lanes.load(row_j, k))
-            change = lanes.fma(scale, difference, builder.fmul(kept, lanes.load(along_[0], k)))
-            lanes.store(change, along_[0], k)
-            value = lanes.fma(minus, change, lanes.load(values_[0], k))
-            lanes.store(value, values_[0], k)
-            return builder.fadd(value, lanes.load(rise_[0], k)), builder.fadd(value, lanes.load(fall_[0], k))
-
-        top, index, low = _scan(lanes, values_[1][0], one)
-        return context.make_tuple(builder, signature.return_type, [index, top, low])
-
-    result = types.Tuple((types.intp, real, real))
-    return result(values, along, gram, real, types.intp, types.intp, real, real, rise, fall), codegen
+    return _moved(lanes, values, step, rise, fall, change)
 
 
-@intrinsic
-def _best_conjugate_ir(typingctx, values, along, inverse, gram, unit, i, diagonal, tau, fall):  # noqa: ARG001
-    real = values.dtype
+def _best(
+    lanes: Lanes, values: Any, line: Any, unit: Any, i: Any, diagonal: Any, tau: Any, fall: Any, less: Any
+) -> Any:
+    """`best_partner`, where `less(k, curvature)` is put in the place of each curvature. `line` is the row of i."""
+    b, none = lanes.b, lanes.constant(0.0)
+    twice = lanes.splat(b.fmul(unit, ir.Constant(unit.type, -2.0)))
+    top, own = (lanes.splat(b.load(b.gep(array[0], [i]))) for array in (values, diagonal))
+    floor = lanes.splat(tau)
 
-    def codegen(context, builder, signature, args):
-        values_, along_, inverse_, gram_, unit_, i_, diagonal_, tau_, fall_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, real)
-        twice = lanes.splat(builder.fmul(unit_, ir.Constant(unit_.type, -2.0)))
-        row = _row(builder, gram_, i_)
-        top, own, here = (
-            lanes.splat(builder.load(builder.gep(array[0], [i_]))) for array in (values_, diagonal_, along_)
-        )
-        floor, none, less = lanes.splat(tau_), lanes.constant(0.0), lanes.splat(builder.fneg(inverse_))
+    def one(k: Any) -> tuple[Any, Any]:
+        slope = lanes.larger(b.fsub(top, b.fadd(lanes.load(values[0], k), lanes.load(fall[0], k))), none)
+        both = b.fadd(own, lanes.load(diagonal[0], k))
+        curvature = lanes.larger(less(k, lanes.fma(twice, lanes.load(line, k), both)), floor)
+        return b.fmul(b.fmul(slope, slope), lanes.reciprocal(curvature)), none
 
-        def one(k: Any) -> tuple[Any, Any]:
-            other = builder.fadd(lanes.load(values_[0], k), lanes.load(fall_[0], k))
-            slope = lanes.larger(builder.fsub(top, other), none)
-            both = builder.fadd(own, lanes.load(diagonal_[0], k))
-            plain = lanes.fma(twice, lanes.load(row, k), both)
-            bend = builder.fsub(here, lanes.load(along_[0], k))
-            curvature = lanes.larger(lanes.fma(builder.fmul(less, bend), bend, plain), floor)
-            return builder.fmul(builder.fmul(slope, slope), lanes.reciprocal(curvature)), none
-
-        _, index, _ = _scan(lanes, values_[1][0], one)
-        return index
-
-    return types.intp(values, along, real, gram, real, types.intp, diagonal, real, fall), codegen
+    return _scan(lanes, values[1][0], one)[1]
 
 
-@intrinsic
-def _best_gain_ir(typingctx, values, gain, row, top, fall):  # noqa: ARG001
-    real = values.dtype
+def _emit_best_partner(builder, kinds, values, gram, row, unit, i, diagonal, tau, fall):
+    lanes, line = Lanes(builder, kinds.values.dtype), _row(builder, gram, row)
+    return _best(lanes, values, line, unit, i, diagonal, tau, fall, lambda _, curvature: curvature)
 
-    def codegen(context, builder, signature, args):
-        values_, gain_, row_, top_, fall_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, real)
-        line, top, none = _row(builder, gain_, row_), lanes.splat(top_), lanes.constant(0.0)
 
-        def one(k: Any) -> tuple[Any, Any]:
-            slope = builder.fsub(top, builder.fadd(lanes.load(values_[0], k), lanes.load(fall_[0], k)))
-            return builder.fmul(slope, lanes.load(line, k)), none
+def _emit_best_conjugate(builder, kinds, values, along, inverse, gram, unit, i, diagonal, tau, fall):
+    lanes, line = Lanes(builder, kinds.values.dtype), _row(builder, gram, i)
+    here, minus = lanes.splat(builder.load(builder.gep(along[0], [i]))), lanes.splat(builder.fneg(inverse))
 
-        _, index, _ = _scan(lanes, values_[1][0], one)
-        return index
+    def less(k: Any, curvature: Any) -> Any:
+        bend = builder.fsub(here, lanes.load(along[0], k))
+        return lanes.fma(builder.fmul(minus, bend), bend, curvature)
 
-    return types.intp(values, gain, types.intp, real, fall), codegen
+    return _best(lanes, values, line, unit, i, diagonal, tau, fall, less)
+
+
+def _emit_best_gain(builder, kinds, values, gain, row, top, fall):
+    lanes = Lanes(builder, kinds.values.dtype)
+    line, top, none = _row(builder, gain, row), lanes.splat(top), lanes.constant(0.0)
+
+    def one(k: Any) -> tuple[Any, Any]:
+        slope = builder.fsub(top, builder.fadd(lanes.load(values[0], k), lanes.load(fall[0], k)))
+        return builder.fmul(slope, lanes.load(line, k)), none
+
+    _, index, _ = _scan(lanes, values[1][0], one)
+    return index
 
 
 TOGETHER = 8
@@ -190,27 +139,29 @@ TILE = 2 if REGISTERS == 4 else 1  # registers of columns, which are summed for 
 TILE_BYTES = TILE * REGISTER_BYTES
 
 
-@intrinsic
-def _tile_of_products_ir(typingctx, matrix, coef, out, column):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        matrix_, coef_, out_, column_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, matrix.dtype)
-        columns = [builder.add(column_, integer(r * lanes.count)) for r in range(TILE)]
-        pairs = list(itertools.product(range(TOGETHER), range(TILE)))
+def _emit_tile_of_products(builder, kinds, matrix, coef, out, column):
+    lanes = Lanes(builder, kinds.matrix.dtype)
+    columns = [builder.add(column, integer(r * lanes.count)) for r in range(TILE)]
+    pairs = list(itertools.product(range(TOGETHER), range(TILE)))
 
-        def one_row(k: Any, sums: list[Any]) -> list[Any]:
-            row = _row(builder, matrix_, k)
-            values = [lanes.load(row, column) for column in columns]
-            own = builder.gep(coef_[0], [builder.mul(k, integer(TOGETHER))])
-            weights = [lanes.splat(builder.load(builder.gep(own, [integer(g)]))) for g in range(TOGETHER)]
-            return [lanes.fma(weights[g], values[r], total) for (g, r), total in zip(pairs, sums, strict=True)]
+    def one_row(k: Any, sums: list[Any]) -> list[Any]:
+        row = _row(builder, matrix, k)
+        values = [lanes.load(row, column) for column in columns]
+        own = builder.gep(coef[0], [builder.mul(k, integer(TOGETHER))])
+        weights = [lanes.splat(builder.load(builder.gep(own, [integer(g)]))) for g in range(TOGETHER)]
+        return [lanes.fma(weights[g], values[r], total) for (g, r), total in zip(pairs, sums, strict=True)]
 
-        sums = emit_for(builder, matrix_[1][0], 1, [lanes.constant(0.0)] * len(pairs), one_row)
-        for (g, r), total in zip(pairs, sums, strict=True):
-            lanes.store(total, _row(builder, out_, integer(g)), columns[r])
-        return context.get_dummy_value()
+    sums = emit_for(builder, matrix[1][0], 1, [lanes.constant(0.0)] * len(pairs), one_row)
+    for (g, r), total in zip(pairs, sums, strict=True):
+        lanes.store(total, _row(builder, out, integer(g)), columns[r])
 
-    return types.void(matrix, coef, out, types.intp), codegen
+
+def _index(real: Any) -> Any:  # noqa: ARG001
+    return types.intp
+
+
+def _found(real: Any) -> Any:
+    return types.Tuple((types.intp, real, real))
 
 
 # These functions say what each pass means. Tests compare the instructions with them. They run when JIT is disabled.
@@ -256,24 +207,24 @@ def _tile_of_products(matrix, coef, out, column):
     out[:, span] = coef.T @ matrix[:, span]
 
 
-update_pair = _update_pair if DISABLED else _update_pair_ir
+update_pair = instruction(_emit_update_pair, _update_pair, _found)
 """values -= step (gram_i - gram_j). Returns argmax and max of values + rise, and min of values + fall. In place: values."""
-best_partner = _best_partner if DISABLED else _best_partner_ir
+best_partner = instruction(_emit_best_partner, _best_partner, _index)
 """argmax over j of max(0, values_i - values_j - fall_j)^2 / max(tau, diagonal_i + diagonal_j - 2 unit gram_ij).
 
 `row` is the row of i in the Gram matrix.
 """
-update_along = _update_along if DISABLED else _update_along_ir
+update_along = instruction(_emit_update_along, _update_along, _found)
 """along = unit (gram_i - gram_j) + keep along, and then values -= step along. Returns the same as `update_pair`.
 
 In place: along, values.
 """
-best_conjugate = _best_conjugate if DISABLED else _best_conjugate_ir
+best_conjugate = instruction(_emit_best_conjugate, _best_conjugate, _index)
 """`best_partner`, where inverse (along_i - along_j)^2 is subtracted from each curvature.
 
 What is left is the curvature of the direction of the pair, made conjugate to the last direction.
 """
-best_gain = _best_gain if DISABLED else _best_gain_ir
+best_gain = instruction(_emit_best_gain, _best_gain, _index)
 """argmax over j of (top - values_j - fall_j) gain_ij, where gain_ij is 1 / sqrt(K_ii + K_jj - 2 K_ij), for i = row."""
-tile_of_products = _tile_of_products if DISABLED else _tile_of_products_ir
+tile_of_products = instruction(_emit_tile_of_products, _tile_of_products)
 """out[g, column ...] = sum_k coef[k, g] matrix[k, column ...] for `TOGETHER` vectors g, in one tile. In place: out."""

@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from svmcore.compiler.jit import DISABLED, jit
-from svmcore.simd.lanes import Lanes, emit_for, integer, unpack
+from svmcore.compiler.jit import jit
+from svmcore.simd.lanes import Lanes, emit_for, instruction, integer
 
 GROUP = 8
 """Machines at once: a cache line of weights. With 16 of them a feature takes twice the memory, and nothing was faster."""
@@ -27,57 +25,41 @@ def _entry(lanes: Lanes, data: Any, indices: Any, p: Any) -> tuple[Any, Any]:
     return lanes.splat(builder.load(builder.gep(data[0], [p]))), builder.mul(feature, integer(GROUP))
 
 
-@intrinsic
-def _row_products_ir(typingctx, data, indices, first, last, w, out, place):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        data_, indices_, first_, last_, w_, out_, place_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, types.float64)
-        parts = range(0, GROUP, lanes.count)
+def _emit_row_products(builder, kinds, data, indices, first, last, w, out, place):
+    lanes = Lanes(builder, kinds.w.dtype)
+    parts = range(0, GROUP, lanes.count)
 
-        def term(p: Any, sums: list[Any]) -> list[Any]:
-            x, base = _entry(lanes, data_, indices_, p)
-            weights = [lanes.load(w_[0], builder.add(base, integer(h))) for h in parts]
-            return [lanes.fma(x, weight, total) for weight, total in zip(weights, sums, strict=True)]
+    def term(p: Any, sums: list[Any]) -> list[Any]:
+        x, base = _entry(lanes, data, indices, p)
+        weights = [lanes.load(w[0], builder.add(base, integer(h))) for h in parts]
+        return [lanes.fma(x, weight, total) for weight, total in zip(weights, sums, strict=True)]
 
-        def two(k: Any, sums: list[Any]) -> list[Any]:  # so that no sum waits for the one before it
-            p = builder.add(first_, k)
-            return term(p, sums[: len(parts)]) + term(builder.add(p, integer(1)), sums[len(parts) :])
+    def two(k: Any, sums: list[Any]) -> list[Any]:  # so that no sum waits for the one before it
+        p = builder.add(first, k)
+        return term(p, sums[: len(parts)]) + term(builder.add(p, integer(1)), sums[len(parts) :])
 
-        count = builder.sub(last_, first_)
-        even = builder.and_(count, integer(-2))
-        sums = emit_for(builder, even, 2, [lanes.constant(0.0)] * (2 * len(parts)), two)
-        end = builder.add(first_, even)
-        odd = emit_for(
-            builder, builder.sub(count, even), 1, sums[: len(parts)], lambda k, s: term(builder.add(end, k), s)
-        )
-        for h, one, other in zip(parts, odd, sums[len(parts) :], strict=True):
-            lanes.store(builder.fadd(one, other), out_[0], builder.add(place_, integer(h)))
-        return context.get_dummy_value()
-
-    i = types.int64
-    return types.void(data, indices, i, i, w, out, i), codegen
+    count = builder.sub(last, first)
+    even = builder.and_(count, integer(-2))
+    sums = emit_for(builder, even, 2, [lanes.constant(0.0)] * (2 * len(parts)), two)
+    end = builder.add(first, even)
+    odd = emit_for(builder, builder.sub(count, even), 1, sums[: len(parts)], lambda k, s: term(builder.add(end, k), s))
+    for h, one, other in zip(parts, odd, sums[len(parts) :], strict=True):
+        lanes.store(builder.fadd(one, other), out[0], builder.add(place, integer(h)))
 
 
-@intrinsic
-def _add_row_times_ir(typingctx, data, indices, first, last, by, place, w):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        data_, indices_, first_, last_, by_, place_, w_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, types.float64)
-        parts = range(0, GROUP, lanes.count)
-        steps = [lanes.load(by_[0], builder.add(place_, integer(h))) for h in parts]
+def _emit_add_row_times(builder, kinds, data, indices, first, last, by, place, w):
+    lanes = Lanes(builder, kinds.w.dtype)
+    parts = range(0, GROUP, lanes.count)
+    steps = [lanes.load(by[0], builder.add(place, integer(h))) for h in parts]
 
-        def term(k: Any, nothing: list[Any]) -> list[Any]:
-            x, base = _entry(lanes, data_, indices_, builder.add(first_, k))
-            for h, step in zip(parts, steps, strict=True):
-                where = builder.add(base, integer(h))
-                lanes.store(lanes.fma(x, step, lanes.load(w_[0], where)), w_[0], where)
-            return nothing
+    def term(k: Any, nothing: list[Any]) -> list[Any]:
+        x, base = _entry(lanes, data, indices, builder.add(first, k))
+        for h, step in zip(parts, steps, strict=True):
+            where = builder.add(base, integer(h))
+            lanes.store(lanes.fma(x, step, lanes.load(w[0], where)), w[0], where)
+        return nothing
 
-        emit_for(builder, builder.sub(last_, first_), 1, [], term)
-        return context.get_dummy_value()
-
-    i = types.int64
-    return types.void(data, indices, i, i, by, i, w), codegen
+    emit_for(builder, builder.sub(last, first), 1, [], term)
 
 
 def _row_products(data, indices, first, last, w, out, place):
@@ -89,9 +71,9 @@ def _add_row_times(data, indices, first, last, by, place, w):
     np.add.at(w.reshape(-1, GROUP), indices[first:last], steps)
 
 
-row_products = _row_products if DISABLED else _row_products_ir
+row_products = instruction(_emit_row_products, _row_products)
 """out[place + h] = sum over entries first <= p < last of data[p] times the weights of its feature. In place: out."""
-add_row_times = _add_row_times if DISABLED else _add_row_times_ir
+add_row_times = instruction(_emit_add_row_times, _add_row_times)
 """The weights of every feature += data[p] by[place + h], over entries first <= p < last. In place: w."""
 
 

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from svmcore._types import LANES
-from svmcore.compiler.jit import DISABLED, jit
-from svmcore.simd.lanes import BYTE, REGISTERS, UNITS_16, Lanes, emit_for, integer, position, unpack
+from svmcore.compiler.jit import jit
+from svmcore.simd.lanes import BYTE, REGISTERS, UNITS_16, Lanes, emit_for, instruction, integer, position
 from svmcore.simd.vector import SPAN, Laplacian, Rbf, _add_to_doubles, _kernel_value, _of_dot
 
 
@@ -43,13 +42,13 @@ class SpreadColumns(NamedTuple):
 
 
 def _sparse_row(
-    lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panel: Any, table: Any, p: Any, lane: Any
+    lanes: Lanes, shape: Any, shape_value: Any, csr: Any, point: Any, panel: Any, table: Any, column: Any
 ) -> Any:
     """Registers of kernel values of one sparse point against COLUMNS columns. All arguments but `shape` are unpacked."""
     b = lanes.b
     indptr, indices, data, norms = csr
     byte = panel[0].type.pointee == BYTE
-    base = b.gep(panel[0], [lane])
+    base = b.gep(panel[0], [b.and_(column, integer(LANES - 1))])
     start = b.load(b.gep(indptr[0], [point]))
     count = b.sub(b.load(b.gep(indptr[0], [b.add(point, integer(1))])), start)
     bytes_ = ir.VectorType(BYTE, REGISTERS * lanes.count)
@@ -66,12 +65,12 @@ def _sparse_row(
         place = b.load(b.gep(indices[0], [at]))
         if table is not None:
             place = b.load(b.gep(table[0], [b.zext(place, ir.IntType(64))]))
-        column = b.mul(b.zext(place, ir.IntType(64)), integer(LANES))
+        row = b.mul(b.zext(place, ir.IntType(64)), integer(LANES))
         if byte:
-            where = b.bitcast(b.gep(base, [column]), bytes_.as_pointer())
+            where = b.bitcast(b.gep(base, [row]), bytes_.as_pointer())
             return [b.add(sums[0], b.load(where, align=1))]
         x = lanes.splat(b.load(b.gep(data[0], [at])))
-        z = [lanes.load(base, b.add(column, integer(v * lanes.count))) for v in range(REGISTERS)]
+        z = [lanes.load(base, b.add(row, integer(v * lanes.count))) for v in range(REGISTERS)]
         return [common(x, z[v], sums[v]) for v in range(REGISTERS)]
 
     def two_entries(half: Any, sums: list[Any]) -> list[Any]:
@@ -95,11 +94,10 @@ def _sparse_row(
         return [_kernel_value(lanes, shape, shape_value, dot) for dot in sums]
     shared = lanes.constant(-1.0 if shape is Laplacian and not byte else -2.0)
     own = lanes.splat(b.load(b.gep(norms[0], [point])))
-    first = b.add(b.mul(p, integer(LANES)), lane)
     scale = lanes.splat(b.extract_value(shape_value, 0))
     values = []
     for v in range(REGISTERS):
-        other = lanes.load(norms[1], b.add(first, integer(v * lanes.count)))
+        other = lanes.load(norms[1], b.add(column, integer(v * lanes.count)))
         distance = lanes.fma(shared, sums[v], b.fadd(own, other))
         values.append(lanes.exp2_minus(b.fmul(lanes.larger(distance, lanes.constant(0.0)), scale)))
     return values
@@ -109,69 +107,42 @@ def _ranges(count: int) -> list[list[int]]:
     return [list(range(v * count, (v + 1) * count)) for v in range(REGISTERS)]
 
 
-def _sparse_arguments(context: Any, builder: Any, csr: Any, csr_value: Any, columns: Any) -> Any:
-    """The arrays of a Csr, with (norms of the rows, norms of the columns) as data pointers in place of its norms."""
-    fields = [builder.extract_value(csr_value, i) for i in range(4)]
-    arrays = unpack(context, builder, csr.types, fields)
-    return (*arrays[:3], (arrays[3][0], columns[0]))
+def _emit_add_sparse_tile(builder, kinds, shape, csr, points, span, panel, table, norms, column, coef, out):
+    lanes = Lanes(builder, kinds.norms.dtype)
+    csr[3] = csr[3][0], norms[0]
+    places = table if isinstance(kinds.table, types.Array) else None
+    first_, last_ = builder.extract_value(span, 0), builder.extract_value(span, 1)
+
+    def one_row(r: Any, sums: list[Any]) -> list[Any]:
+        row = builder.add(first_, r)
+        point = builder.load(builder.gep(points[0], [row]))
+        weight = lanes.splat(builder.load(builder.gep(coef[0], [row])))
+        values = _sparse_row(lanes, kinds.shape.instance_class, shape, csr, point, panel, places, column)
+        return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
+
+    rows = builder.sub(last_, first_)
+    sums = emit_for(builder, rows, 1, [lanes.constant(0.0)] * REGISTERS, one_row)
+    for v in range(REGISTERS):
+        _add_to_doubles(lanes, sums[v], out[0], builder.add(column, integer(v * lanes.count)))
 
 
-@intrinsic
-def _add_sparse_tile_ir(typingctx, shape, csr, points, span, panel, table, norms, p, lane, coef, out):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, csr_value, points_, span_, panel_, table_, norms_, p_, lane_, coef_, out_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, norms.dtype)
-        csr_ = _sparse_arguments(context, builder, csr, csr_value, norms_)
-        places = table_ if isinstance(table, types.Array) else None
-        first_, last_ = builder.extract_value(span_, 0), builder.extract_value(span_, 1)
-
-        def one_row(r: Any, sums: list[Any]) -> list[Any]:
-            row = builder.add(first_, r)
-            point = builder.load(builder.gep(points_[0], [row]))
-            weight = lanes.splat(builder.load(builder.gep(coef_[0], [row])))
-            values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point, panel_, places, p_, lane_)
-            return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
-
-        rows = builder.sub(last_, first_)
-        sums = emit_for(builder, rows, 1, [lanes.constant(0.0)] * REGISTERS, one_row)
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        for v in range(REGISTERS):
-            _add_to_doubles(lanes, sums[v], out_[0], builder.add(column, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(shape, csr, points, span, panel, table, norms, i, i, coef, out), codegen
-
-
-@intrinsic
-def _store_sparse_tile_ir(typingctx, shape, csr, point, panel, table, norms, p, lane, out, row):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, csr_value, point_, panel_, table_, norms_, p_, lane_, out_, row_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, norms.dtype)
-        csr_ = _sparse_arguments(context, builder, csr, csr_value, norms_)
-        places = table_ if isinstance(table, types.Array) else None
-        values = _sparse_row(lanes, shape.instance_class, shape_value, csr_, point_, panel_, places, p_, lane_)
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        start = position(builder, out_[1], row_, column)
-        for v in range(REGISTERS):
-            lanes.store(values[v], out_[0], builder.add(start, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(shape, csr, i, panel, table, norms, i, i, out, i), codegen
+def _emit_store_sparse_tile(builder, kinds, shape, csr, point, panel, table, norms, column, out, row):
+    lanes = Lanes(builder, kinds.norms.dtype)
+    csr[3] = csr[3][0], norms[0]
+    places = table if isinstance(kinds.table, types.Array) else None
+    values = _sparse_row(lanes, kinds.shape.instance_class, shape, csr, point, panel, places, column)
+    start = position(builder, out[1], row, column)
+    for v in range(REGISTERS):
+        lanes.store(values[v], out[0], builder.add(start, integer(v * lanes.count)))
 
 
 # These functions say what each primitive means. Tests compare the instructions with them. They run when JIT is disabled.
 
 
-def sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane):
+def sparse_kernel_row(shape, csr, point, panel, table, norms, column):
     """K between one sparse point and COLUMNS columns."""
     real = norms.dtype.type
-    columns = SPAN // norms.itemsize
+    columns, lane = SPAN // norms.itemsize, column % LANES
     entries = slice(csr.indptr[point], csr.indptr[point + 1])
     features = csr.indices[entries]
     z = panel[features if table is None else table[features], lane : lane + columns].astype(real)
@@ -183,28 +154,27 @@ def sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane):
         common = real(2) * dot
     if not isinstance(shape, Rbf | Laplacian):
         return _of_dot(shape, dot)
-    start = p * LANES + lane
-    distance = np.maximum(csr.norms[point] + norms[start : start + columns] - common, real(0))
+    distance = np.maximum(csr.norms[point] + norms[column : column + columns] - common, real(0))
     return np.exp2(-real(shape.scale) * distance)
 
 
-def _add_sparse_tile(shape, csr, points, span, panel, table, norms, p, lane, coef, out):
+def _add_sparse_tile(shape, csr, points, span, panel, table, norms, column, coef, out):
     rows = range(*span)
-    total = sum(coef[r] * sparse_kernel_row(shape, csr, points[r], panel, table, norms, p, lane) for r in rows)
+    total = sum(coef[r] * sparse_kernel_row(shape, csr, points[r], panel, table, norms, column) for r in rows)
     columns = SPAN // norms.itemsize
-    out[p * LANES + lane : p * LANES + lane + columns] += total
+    out[column : column + columns] += total
 
 
-def _store_sparse_tile(shape, csr, point, panel, table, norms, p, lane, out, row):
-    values = sparse_kernel_row(shape, csr, point, panel, table, norms, p, lane)
+def _store_sparse_tile(shape, csr, point, panel, table, norms, column, out, row):
+    values = sparse_kernel_row(shape, csr, point, panel, table, norms, column)
     if out.dtype == np.uint16:
         values = np.rint(values * UNITS_16)
-    out[row, p * LANES + lane : p * LANES + lane + len(values)] = values
+    out[row, column : column + len(values)] = values
 
 
-add_sparse_tile = _add_sparse_tile if DISABLED else _add_sparse_tile_ir
+add_sparse_tile = instruction(_emit_add_sparse_tile, _add_sparse_tile)
 """out[column] += sum over the rows r of a span (first, last + 1) of coef[r] K(point points[r], column). In place: out."""
-store_sparse_tile = _store_sparse_tile if DISABLED else _store_sparse_tile_ir
+store_sparse_tile = instruction(_emit_store_sparse_tile, _store_sparse_tile)
 """out[row, column] = K(point, column) for one sparse point. In place: out."""
 
 
@@ -280,10 +250,10 @@ def add_sparse(shape, csr, points, coef, columns, table, panels, first, last, ou
     step = TOGETHER if columns.norms.itemsize == 4 else max(count, 1)
     for p in range(first, last):
         panel = panels[_enter(columns, p, table, panels)]
-        for lane in range(0, LANES, width):
+        for column in range(p * LANES, (p + 1) * LANES, width):
             for r in range(0, count, step):
                 span = r, min(r + step, count)
-                add_sparse_tile(shape, csr, points, span, panel, table, columns.norms, p, lane, coef, out)
+                add_sparse_tile(shape, csr, points, span, panel, table, columns.norms, column, coef, out)
         _leave(columns, p, table)
 
 
@@ -295,7 +265,7 @@ def store_sparse(shape, csr, points, columns, table, panels, lower, first, last,
     """
     for p in range(first, last):
         panel = panels[_enter(columns, p, table, panels)]
-        for lane in range(0, LANES, SPAN // columns.norms.itemsize):
+        for column in range(p * LANES, (p + 1) * LANES, SPAN // columns.norms.itemsize):
             for r in range(p * LANES if lower else 0, points.shape[0]):
-                store_sparse_tile(shape, csr, points[r], panel, table, columns.norms, p, lane, out, r)
+                store_sparse_tile(shape, csr, points[r], panel, table, columns.norms, column, out, r)
         _leave(columns, p, table)

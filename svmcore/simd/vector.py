@@ -24,9 +24,9 @@ from svmcore.simd.lanes import (
     Lanes,
     emit_for,
     emit_sums,
+    instruction,
     integer,
     position,
-    unpack,
 )
 
 BIG_32 = 1e30
@@ -229,70 +229,49 @@ def _add_to_doubles(lanes: Lanes, value: Any, pointer: Any, index: Any) -> None:
     b.store(b.fadd(b.load(where, align=8), value), where, align=8)
 
 
-@intrinsic
-def _add_tile_ir(typingctx, shape, rows, g, panels, p, lane, coef, out):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, rows_, g_, panels_, p_, lane_, coef_, out_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, panels.dtype)
-        value = emit_tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
-        base = builder.gep(coef_[0], [builder.mul(g_, integer(ROWS))])
-        weights = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        for v in range(REGISTERS):
-            total = builder.fmul(weights[0], value(0, v))
-            for r in range(1, ROWS):
-                total = lanes.fma(weights[r], value(r, v), total)
-            _add_to_doubles(lanes, total, out_[0], builder.add(column, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    return types.void(shape, rows, types.intp, panels, types.intp, types.intp, coef, out), codegen
+def _emit_add_tile(builder, kinds, shape, rows, g, panels, p, lane, coef, out):
+    lanes = Lanes(builder, kinds.panels.dtype)
+    value = emit_tile(lanes, kinds.shape.instance_class, shape, rows, g, panels, p, lane)
+    base = builder.gep(coef[0], [builder.mul(g, integer(ROWS))])
+    weights = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
+    column = builder.add(builder.mul(p, integer(LANES)), lane)
+    for v in range(REGISTERS):
+        total = builder.fmul(weights[0], value(0, v))
+        for r in range(1, ROWS):
+            total = lanes.fma(weights[r], value(r, v), total)
+        _add_to_doubles(lanes, total, out[0], builder.add(column, integer(v * lanes.count)))
 
 
-@intrinsic
-def _add_tile_twice_ir(typingctx, shape, rows, g, panels, p, lane, coef, weights, out, sums):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, rows_, g_, panels_, p_, lane_, coef_, weights_, out_, sums_ = unpack(
-            context, builder, signature.args, args
-        )
-        lanes = Lanes(builder, panels.dtype)
-        value = emit_tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
-        first = builder.mul(g_, integer(ROWS))
-        base = builder.gep(coef_[0], [first])
-        own = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        across = [lanes.constant(0.0)] * ROWS
-        for v in range(REGISTERS):
-            place = builder.add(column, integer(v * lanes.count))
-            weight, total = lanes.load(weights_[0], place), lanes.constant(0.0)
-            for r in range(ROWS):
-                x = value(r, v)
-                total = lanes.fma(own[r], x, total)
-                across[r] = lanes.fma(weight, x, across[r])
-            _add_to_doubles(lanes, total, out_[0], place)
+def _emit_add_tile_twice(builder, kinds, shape, rows, g, panels, p, lane, coef, weights, out, sums):
+    lanes = Lanes(builder, kinds.panels.dtype)
+    value = emit_tile(lanes, kinds.shape.instance_class, shape, rows, g, panels, p, lane)
+    first = builder.mul(g, integer(ROWS))
+    base = builder.gep(coef[0], [first])
+    own = [lanes.splat(builder.load(builder.gep(base, [integer(r)]))) for r in range(ROWS)]
+    column = builder.add(builder.mul(p, integer(LANES)), lane)
+    across = [lanes.constant(0.0)] * ROWS
+    for v in range(REGISTERS):
+        place = builder.add(column, integer(v * lanes.count))
+        weight, total = lanes.load(weights[0], place), lanes.constant(0.0)
         for r in range(ROWS):
-            where = builder.gep(sums_[0], [builder.add(first, integer(r))])
-            builder.store(builder.fadd(builder.load(where), lanes.sum(across[r])), where)
-        return context.get_dummy_value()
+            x = value(r, v)
+            total = lanes.fma(own[r], x, total)
+            across[r] = lanes.fma(weight, x, across[r])
+        _add_to_doubles(lanes, total, out[0], place)
+    for r in range(ROWS):
+        where = builder.gep(sums[0], [builder.add(first, integer(r))])
+        builder.store(builder.fadd(builder.load(where), lanes.sum(across[r])), where)
 
-    i = types.intp
-    return types.void(shape, rows, i, panels, i, i, coef, weights, out, sums), codegen
 
-
-@intrinsic
-def _store_tile_ir(typingctx, shape, rows, g, panels, p, lane, out):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        shape_value, rows_, g_, panels_, p_, lane_, out_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, panels.dtype)
-        value = emit_tile(lanes, shape.instance_class, shape_value, rows_, g_, panels_, p_, lane_)
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        for r in range(ROWS):
-            row = builder.add(builder.mul(g_, integer(ROWS)), integer(r))
-            start = position(builder, out_[1], row, column)
-            for v in range(REGISTERS):
-                lanes.store(value(r, v), out_[0], builder.add(start, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    return types.void(shape, rows, types.intp, panels, types.intp, types.intp, out), codegen
+def _emit_store_tile(builder, kinds, shape, rows, g, panels, p, lane, out):
+    lanes = Lanes(builder, kinds.panels.dtype)
+    value = emit_tile(lanes, kinds.shape.instance_class, shape, rows, g, panels, p, lane)
+    column = builder.add(builder.mul(p, integer(LANES)), lane)
+    for r in range(ROWS):
+        row = builder.add(builder.mul(g, integer(ROWS)), integer(r))
+        start = position(builder, out[1], row, column)
+        for v in range(REGISTERS):
+            lanes.store(value(r, v), out[0], builder.add(start, integer(v * lanes.count)))
 
 
 # One block of a weighted Gram matrix of the features. Its entries are sums over all points, held in registers.
@@ -301,39 +280,31 @@ EDGE = 5 if REGISTERS == 4 else 3
 """The block has so many rows and columns: as many as there are registers for."""
 
 
-@intrinsic
-def _store_products_ir(typingctx, panels, weight, i, j, out):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        panels_, weight_, i_, j_, out_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, panels.dtype)
-        last = builder.sub(panels_[1][1], integer(1))
+def _emit_store_products(builder, kinds, panels, weight, i, j, out):
+    lanes = Lanes(builder, kinds.panels.dtype)
+    last = builder.sub(panels[1][1], integer(1))
 
-        def features(first: Any) -> list[Any]:
-            each = [builder.add(first, integer(a)) for a in range(EDGE)]
-            return [builder.select(builder.icmp_signed("<", k, last), k, last) for k in each]
+    def features(first: Any) -> list[Any]:
+        each = [builder.add(first, integer(a)) for a in range(EDGE)]
+        return [builder.select(builder.icmp_signed("<", k, last), k, last) for k in each]
 
-        down, across = features(i_), features(j_)
+    down, across = features(i), features(j)
 
-        def one_panel(p: Any, sums: list[Any]) -> list[Any]:
-            bases = [
-                builder.gep(panels_[0], [position(builder, panels_[1], p, k, integer(0))]) for k in (*down, *across)
-            ]
-            own = builder.gep(weight_[0], [builder.mul(p, integer(LANES))])
+    def one_panel(p: Any, sums: list[Any]) -> list[Any]:
+        bases = [builder.gep(panels[0], [position(builder, panels[1], p, k, integer(0))]) for k in (*down, *across)]
+        own = builder.gep(weight[0], [builder.mul(p, integer(LANES))])
 
-            def some_points(lane: Any, sums: list[Any]) -> list[Any]:
-                w = lanes.load(own, lane)
-                left = [builder.fmul(w, lanes.load(base, lane)) for base in bases[:EDGE]]
-                right = [lanes.load(base, lane) for base in bases[EDGE:]]
-                return [lanes.fma(a, b, sums[k]) for k, (a, b) in enumerate(itertools.product(left, right))]
+        def some_points(lane: Any, sums: list[Any]) -> list[Any]:
+            w = lanes.load(own, lane)
+            left = [builder.fmul(w, lanes.load(base, lane)) for base in bases[:EDGE]]
+            right = [lanes.load(base, lane) for base in bases[EDGE:]]
+            return [lanes.fma(a, b, sums[k]) for k, (a, b) in enumerate(itertools.product(left, right))]
 
-            return emit_for(builder, integer(LANES), lanes.count, sums, some_points)
+        return emit_for(builder, integer(LANES), lanes.count, sums, some_points)
 
-        sums = emit_for(builder, panels_[1][0], 1, [lanes.constant(0.0)] * EDGE**2, one_panel)
-        for (k, m), total in zip(itertools.product(down, across), sums, strict=True):
-            builder.store(lanes.sum(total), builder.gep(out_[0], [position(builder, out_[1], k, m)]))
-        return context.get_dummy_value()
-
-    return types.void(panels, weight, types.intp, types.intp, out), codegen
+    sums = emit_for(builder, panels[1][0], 1, [lanes.constant(0.0)] * EDGE**2, one_panel)
+    for (k, m), total in zip(itertools.product(down, across), sums, strict=True):
+        builder.store(lanes.sum(total), builder.gep(out[0], [position(builder, out[1], k, m)]))
 
 
 # Values of a polynomial of degree two or three at the points of a panel. Its coefficients, for j <= i and k <= j, are a row.
@@ -342,74 +313,61 @@ FORM_COLUMNS = 2 * COLUMNS_64
 """So many points are done at a time. They fill twice as many registers as the columns of a tile."""
 
 
-@intrinsic
-def _add_form_ir(typingctx, panels, p, lane, weights, first, out):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        panels_, p_, lane_, weights_, first_, out_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, panels.dtype)
-        base = builder.gep(panels_[0], [position(builder, panels_[1], p_, integer(0), lane_)])
-        zeros, one = [lanes.constant(0.0)] * (FORM_COLUMNS // lanes.count), integer(1)
+def _emit_add_form(builder, kinds, panels, p, lane, weights, first, out):
+    lanes = Lanes(builder, kinds.panels.dtype)
+    base = builder.gep(panels[0], [position(builder, panels[1], p, integer(0), lane)])
+    zeros, one = [lanes.constant(0.0)] * (FORM_COLUMNS // lanes.count), integer(1)
 
-        def times(k: Any, values: list[Any], sums: list[Any]) -> list[Any]:
-            """sums + x_k values."""
-            row = builder.mul(k, integer(LANES))
-            x = [lanes.load(base, builder.add(row, integer(v * lanes.count))) for v in range(len(values))]
-            return [lanes.fma(value, z, total) for value, z, total in zip(values, x, sums, strict=True)]
+    def times(k: Any, values: list[Any], sums: list[Any]) -> list[Any]:
+        """sums + x_k values."""
+        row = builder.mul(k, integer(LANES))
+        x = [lanes.load(base, builder.add(row, integer(v * lanes.count))) for v in range(len(values))]
+        return [lanes.fma(value, z, total) for value, z, total in zip(values, x, sums, strict=True)]
 
-        def outer(a: Any, carried: list[Any]) -> list[Any]:
-            i = builder.add(first_, a)
+    def outer(a: Any, carried: list[Any]) -> list[Any]:
+        i = builder.add(first, a)
 
-            def middle(j: Any, carried: list[Any]) -> list[Any]:
-                start, length = carried[0], builder.add(j, one)
+        def middle(j: Any, carried: list[Any]) -> list[Any]:
+            start, length = carried[0], builder.add(j, one)
 
-                def inner(k: Any, sums: list[Any]) -> list[Any]:
-                    weight = lanes.splat(builder.load(builder.gep(weights_[0], [builder.add(start, k)])))
-                    return times(k, [weight] * len(zeros), sums)
+            def inner(k: Any, sums: list[Any]) -> list[Any]:
+                weight = lanes.splat(builder.load(builder.gep(weights[0], [builder.add(start, k)])))
+                return times(k, [weight] * len(zeros), sums)
 
-                sums = emit_for(builder, length, 1, zeros, inner)
-                return [builder.add(start, length), *times(j, sums, carried[1:])]
+            sums = emit_for(builder, length, 1, zeros, inner)
+            return [builder.add(start, length), *times(j, sums, carried[1:])]
 
-            start, *sums = emit_for(builder, builder.add(i, one), 1, [carried[0], *zeros], middle)
-            return [start, *times(i, sums, carried[1:])]
+        start, *sums = emit_for(builder, builder.add(i, one), 1, [carried[0], *zeros], middle)
+        return [start, *times(i, sums, carried[1:])]
 
-        count = builder.sub(panels_[1][1], first_)
-        sums = emit_for(builder, count, 1, [integer(0), *zeros], outer)[1:]
-        column = builder.add(builder.mul(p_, integer(LANES)), lane_)
-        for v, total in enumerate(sums):
-            _add_to_doubles(lanes, total, out_[0], builder.add(column, integer(v * lanes.count)))
-        return context.get_dummy_value()
-
-    i = types.intp
-    return types.void(panels, i, i, weights, i, out), codegen
+    count = builder.sub(panels[1][1], first)
+    sums = emit_for(builder, count, 1, [integer(0), *zeros], outer)[1:]
+    column = builder.add(builder.mul(p, integer(LANES)), lane)
+    for v, total in enumerate(sums):
+        _add_to_doubles(lanes, total, out[0], builder.add(column, integer(v * lanes.count)))
 
 
 OUTER_ROWS = 4
 
 
-@intrinsic
-def _add_outer_ir(typingctx, A, k, first, left, right, count):  # noqa: ARG001
-    def codegen(context, builder, signature, args):
-        A_, k_, first_, left_, right_, count_ = unpack(context, builder, signature.args, args)
-        lanes = Lanes(builder, types.float64)
-        tile = [(i, v) for i in range(OUTER_ROWS) for v in range(REGISTERS)]
+def _emit_add_outer(builder, kinds, A, k, first, left, right, count):
+    lanes = Lanes(builder, kinds.A.dtype)
+    tile = [(i, v) for i in range(OUTER_ROWS) for v in range(REGISTERS)]
 
-        def place(i: int, v: int) -> Any:
-            column = builder.add(first_, integer(v * lanes.count))
-            return position(builder, A_[1], builder.add(k_, integer(i)), column)
+    def place(i: int, v: int) -> Any:
+        column = builder.add(first, integer(v * lanes.count))
+        return position(builder, A[1], builder.add(k, integer(i)), column)
 
-        def one_term(r: Any, sums: list[Any]) -> list[Any]:
-            row = builder.gep(right_[0], [position(builder, right_[1], r, first_)])
-            z = [lanes.load(row, integer(v * lanes.count)) for v in range(REGISTERS)]
-            column = builder.gep(left_[0], [position(builder, left_[1], r, k_)])
-            x = [lanes.splat(builder.load(builder.gep(column, [integer(i)]))) for i in range(OUTER_ROWS)]
-            return [lanes.fma(x[i], z[v], total) for (i, v), total in zip(tile, sums, strict=True)]
+    def one_term(r: Any, sums: list[Any]) -> list[Any]:
+        row = builder.gep(right[0], [position(builder, right[1], r, first)])
+        z = [lanes.load(row, integer(v * lanes.count)) for v in range(REGISTERS)]
+        column = builder.gep(left[0], [position(builder, left[1], r, k)])
+        x = [lanes.splat(builder.load(builder.gep(column, [integer(i)]))) for i in range(OUTER_ROWS)]
+        return [lanes.fma(x[i], z[v], total) for (i, v), total in zip(tile, sums, strict=True)]
 
-        start = [lanes.load(A_[0], place(i, v)) for i, v in tile]
-        for (i, v), total in zip(tile, emit_for(builder, count_, 1, start, one_term), strict=True):
-            lanes.store(total, A_[0], place(i, v))
-        return context.get_dummy_value()
-
-    return types.void(A, types.intp, types.intp, left, right, types.intp), codegen
+    start = [lanes.load(A[0], place(i, v)) for i, v in tile]
+    for (i, v), total in zip(tile, emit_for(builder, count, 1, start, one_term), strict=True):
+        lanes.store(total, A[0], place(i, v))
 
 
 # These functions say what each primitive means. Tests compare the instructions with them. They run when JIT is disabled.
@@ -476,15 +434,15 @@ def _add_outer(A, k, first, left, right, count):
     A[rows, columns] += left[:count, rows].T @ right[:count, columns]
 
 
-add_tile = _add_tile if DISABLED else _add_tile_ir
+add_tile = instruction(_emit_add_tile, _add_tile)
 """out[column] += sum_r coef[g * ROWS + r] K(row r, column) for one tile. The addition to out is in float64. In place: out."""
-add_tile_twice = _add_tile_twice if DISABLED else _add_tile_twice_ir
+add_tile_twice = instruction(_emit_add_tile_twice, _add_tile_twice)
 """`add_tile` in float64, and sums[row] += sum over columns of K(row, column) weights[column]. In place: out, sums."""
-store_tile = _store_tile if DISABLED else _store_tile_ir
+store_tile = instruction(_emit_store_tile, _store_tile)
 """out[g * ROWS + r, column] = K(row r, column) for one tile. In place: out."""
-store_products = _store_products if DISABLED else _store_products_ir
+store_products = instruction(_emit_store_products, _store_products)
 """out[k, m] = sum over points of weight panels[k] panels[m], for EDGE features k from i on and m from j on. In place: out."""
-add_form = _add_form if DISABLED else _add_form_ir
+add_form = instruction(_emit_add_form, _add_form)
 """out[column] += sum over i >= first, j <= i, k <= j of weights x_i x_j x_k for FORM_COLUMNS columns. In place: out."""
-add_outer = _add_outer if DISABLED else _add_outer_ir
+add_outer = instruction(_emit_add_outer, _add_outer)
 """A[k + i, first + j] += sum over r < count of left[r, k + i] right[r, first + j], OUTER_ROWS x COLUMNS_64. In place: A."""
