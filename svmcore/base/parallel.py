@@ -7,7 +7,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -42,7 +43,9 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
                 n_jobs=asked, prefer="threads", pre_dispatch="n_jobs", mmap_mode="c",  # arrays as others see them: writable
                 return_as="generator" if backend.supports_return_generator else "list",
             )  # fmt: skip
-            called = function if getattr(backend, "supports_sharedmem", False) else _InAnotherProcess(function)
+            called = (
+                function if getattr(backend, "supports_sharedmem", False) else partial(_in_another_process, function)
+            )
             yield from pool(joblib.delayed(called)(*task) for task in tasks)
             trim_heaps()
             return
@@ -55,16 +58,11 @@ def run_all(function: Callable[..., T], tasks: Sequence[tuple[Any, ...]], n_jobs
     trim_heaps()
 
 
-class _InAnotherProcess(Generic[T]):
+def _in_another_process(function: Callable[..., T], *task: Any) -> T:
     """A function as another process calls it. Ctrl-C, which a terminal sends to all, is for the one that waits."""
-
-    def __init__(self, function: Callable[..., T]) -> None:
-        self.function = function
-
-    def __call__(self, *task: Any) -> T:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return self.function(*task)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return function(*task)
 
 
 def _in_order(futures: list[Future[T]]) -> Iterator[T]:

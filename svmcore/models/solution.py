@@ -44,14 +44,8 @@ class Terms(NamedTuple):
     factors: tuple[float, float] | None = None  # what the classes multiply C by, where they do
 
 
-class Later(NamedTuple):
-    """A value that is made when somebody first asks for it."""
-
-    make: Callable[[], Any]
-
-
 class _MadeWhenAsked:
-    """A field that takes a value, or a `Later`."""
+    """A field that takes a value, or a function that makes it when somebody first asks for it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -60,8 +54,8 @@ class _MadeWhenAsked:
         if obj is None:
             return self
         value = obj.__dict__[self.name]
-        if isinstance(value, Later):
-            value = obj.__dict__[self.name] = value.make()
+        if callable(value):
+            value = obj.__dict__[self.name] = value()
         return value
 
     def __set__(self, obj: Any, value: Any) -> None:

@@ -19,7 +19,7 @@ from svmcore._types import NONZERO, DualQP, FloatArray, Kernel, KernelKind, Stat
 from svmcore.base.threads import one_blas_thread, split
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
-from svmcore.models.solution import Later, Solution, Terms
+from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, certificate
 from svmcore.problem.columns import Columns
 from svmcore.simd.rows import GROUP
@@ -369,7 +369,7 @@ def _solution(
         n_points=len(found.z), intercept=float(tau * found.sums[-1]), support=support, dual_coef=found.z[support],
         kkt_violation=found.measures.violation, measured=measured, status=found.status, converged=found.status.ok,
         n_iter=found.steps, n_kernel_evals=0, fit_seconds=seconds, solver=found.solver, classes=head.classes,
-        kernel=kernel, support_vectors=Later(lambda: _in_order(X)[support]), columns=columns, terms=head.terms,
+        kernel=kernel, support_vectors=lambda: _in_order(X)[support], columns=columns, terms=head.terms,
         training=training,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from svmcore.base.parallel import run_all, worker_count
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, available_threads
 from svmcore.kernel.whole import whole_kernel
-from svmcore.models.solution import Later, Solution
+from svmcore.models.solution import Solution
 from svmcore.problem import border, labelling
 from svmcore.problem.advice import LARGE_GAP
 from svmcore.problem.certify import Certificate
@@ -252,7 +252,7 @@ def _together(
                 base.spec, (gap, primal, relative, told[VIOLATION], float(excess[at]), told[BIAS]), support, coef[support],
                 n_points=n, status=Status.CONVERGED, converged=True, n_iter=int(told[STEPS]), fit_seconds=seconds,
                 classes=classes[at] if labels else None, columns=base.columns, terms=terms, n_threads=run.n_threads,
-                support_vectors=Later(partial(_rows, X, base.spec.kernel, support)), stats=stats,
+                support_vectors=partial(_rows, X, base.spec.kernel, support), stats=stats,
             )  # fmt: skip
     return out
 

@@ -19,7 +19,7 @@ from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Ra
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
-from svmcore.models.solution import Later, Solution
+from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
 from svmcore.problem.advice import LARGE_GAP
 from svmcore.problem.certify import WORTH_IT, Certificate, Residual, certificate, confirm
@@ -405,4 +405,4 @@ def _vectors(problem: Problem, training: Any, support: IntArray) -> Any:
     if training is None:
         return problem.X[support]
     X = training.X
-    return Later(lambda: X[support])
+    return lambda: X[support]
