@@ -103,8 +103,7 @@ def test_more_than_two_classes_are_refused_before_the_shape_of_a_kernel_is():
 
 @pytest.mark.slow
 @pytest.mark.compiled
-@pytest.mark.parametrize("size", [1500])
-def test_usps_is_that_of_scikit_learn(size):
+def test_usps_is_that_of_scikit_learn():
     """Ten digits of 256 features: objectives of all pairs to 1e-9, and the same classes."""
     file = Path(os.environ.get("SVMCORE_DATA", Path(__file__).parents[2] / "shared" / "data")) / "classes" / "usps.npz"
     if not file.is_file():
@@ -112,7 +111,7 @@ def test_usps_is_that_of_scikit_learn(size):
     with np.load(file) as stored:
         rows, labels = stored["X"].astype(float), stored["y"]
     some = np.random.default_rng(0).permutation(len(rows))
-    own, peer = (kind(C=10.0, tol=1e-8).fit(rows[some[:size]], labels[some[:size]]) for kind in (svmcore.SVC, svm.SVC))
+    own, peer = (kind(C=10.0, tol=1e-8).fit(rows[some[:1500]], labels[some[:1500]]) for kind in (svmcore.SVC, svm.SVC))
     values = own.decision_function(rows[some])
     sure = np.diff(np.sort(values, axis=1)[:, -2:], axis=1)[:, 0] > 1e-6
     assert sure.mean() > 0.99

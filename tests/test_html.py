@@ -59,3 +59,11 @@ def test_tables_of_notebooks(kind):
     assert any(EVIL in value for value in rows.values())  # as text
     assert "rbf" in rows.values()
     assert not {"", "nan", "None"} & set(rows.values())
+
+
+def test_a_table_computes_nothing():
+    solution = svmcore.train_svc(X, Y, 2.0, solver="block")
+    assert callable(solution.measured)
+    assert "relative gap" not in solution._repr_html_()
+    assert solution.relative_gap >= 0.0
+    assert "relative gap" in solution._repr_html_()

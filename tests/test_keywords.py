@@ -236,23 +236,7 @@ def test_types_tell_what_functions_take_and_give(tmp_path):
     assert sorted({int(line.split(":")[1]) for line in faults}) == list(range(3, 10))
 
 
-# ---- notebooks -----------------------------------------------------------------------------------------------------------
-
-
-def test_notebooks_show_a_small_table():
-    labels = np.where(Y > 0, "<b>", "a & b")
-    solution, path = svmcore.train_svc(X, labels, 2.0, solver="block"), svmcore.svm_path(X, labels, C_max=2.0)
-    for text, words in (
-        (solution._repr_html_(), ("<td", "rbf", "<th", ">C</th>", ">2</td>", "converged", "block")),
-        (path._repr_html_(), ("to 2</td>", "rbf", "events", "done")),
-    ):
-        assert all(word in text for word in (*words, "&lt;b&gt;", "a &amp; b"))
-        assert "<b>" not in text
-        assert text.count("<tr>") == text.count("</tr>") > 5
-    assert callable(solution.measured)
-    assert "relative gap" not in solution._repr_html_()
-    assert solution.relative_gap >= 0.0
-    assert "relative gap" in solution._repr_html_()
+# ---- documents and names ---------------------------------------------------------------------------------------------
 
 
 def test_every_option_of_every_solver_is_in_the_documents():
