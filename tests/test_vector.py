@@ -250,8 +250,8 @@ def test_points_are_packed_in_both_precisions_at_once(moved):
 def test_the_matrix_of_few_points_in_one_call(n, offset):
     x, shape = np.random.default_rng(8).standard_normal((n, 9)), vector.Rbf(0.1, 0.0, 1)
     rows, panels = np.full((-(-n // vector.ROWS), 9, vector.ROWS), np.nan), np.full((-(-n // LANES), 9, LANES), np.nan)
-    out, squares = np.full((len(rows) * vector.ROWS, len(panels) * LANES), np.nan), np.empty(len(panels) * LANES)
-    loops.gram_of_few(shape, x, np.arange(n), np.zeros(9), offset, rows, panels, squares, out)
+    out = np.full((len(rows) * vector.ROWS, len(panels) * LANES), np.nan)
+    loops.gram_of_few(shape, x, np.arange(n), np.zeros(9), offset, rows, panels, out)
     assert np.abs(out[:n, :n] - exact_kernel(shape, x, x) - offset).max() < 1e-14
     assert (out[:n, :n] == out[:n, :n].T).all()
 

@@ -114,7 +114,10 @@ class LinearMachine(Machine):
         given = data.X
         X = border.features(given, ordered=False)
         shared = X is given or np.may_share_memory(_values(X), _values(given))
-        data = TrainingData(own(X) if shared else X, data.y, data.w, data.classes)
+        mine = own(X) if shared else X
+        if shared and is_sparse(X):
+            mine.has_canonical_format = X.has_canonical_format  # which copies forget
+        data = TrainingData(mine, data.y, data.w, data.classes)
         tol = border.number("tol", self.tol, low=0.0, strict=True)
         few = len(data.y) <= _FEW and tol < _ROUGH
         goal = Aim(_GAP * tol, min(_SHARP, _GAP * tol) if few else _GAP * tol, self.max_iter)

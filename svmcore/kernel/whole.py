@@ -63,8 +63,7 @@ def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
     """`exact_gram` in one compiled call. In place: out."""
     n, width = K.X.shape
     rows, panels = np.empty((groups_of(n), width, vector.ROWS)), np.empty((-(-n // LANES), width, LANES))
-    order, centre, squares = np.arange(n), np.zeros(width), np.empty(len(panels) * LANES)
-    loops.gram_of_few(shape_of(K.kernel), K.X, order, centre, K.kernel.offset, rows, panels, squares, out)
+    loops.gram_of_few(shape_of(K.kernel), K.X, np.arange(n), np.zeros(width), K.kernel.offset, rows, panels, out)
     K.n_evals += n * (n + 1) // 2
     return out[:n]
 

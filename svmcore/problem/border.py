@@ -404,9 +404,11 @@ def _variance(X: Any, weights: FloatArray | None) -> float:
     if weights is None and not is_sparse(X):
         flat = X.reshape(-1)
         mean, total = float(np.add.reduce(flat)) / max(X.size, 1), 0.0
+        room = np.empty(min(X.size, _BLOCK))
         for start in range(0, X.size, _BLOCK):  # memory that stays in the cache, and too little for threads of BLAS
-            block = flat[start : start + _BLOCK] - mean
-            total += float(np.dot(block, block))
+            some = flat[start : start + _BLOCK]
+            away = np.subtract(some, mean, out=room[: len(some)])
+            total += float(np.dot(away, away))
         return float(total / max(X.size, 1))
     w = np.ones(X.shape[0]) if weights is None else weights
     total = float(w.sum() * X.shape[1])

@@ -34,10 +34,13 @@ class Intercept(NamedTuple):
         return spec._replace(kernel=spec.kernel._replace(offset=offset))
 
 
+_FOUND = Intercept(True, None, 0.0)
+
+
 def wanted(fit_intercept: Any, intercept_scaling: Any, fixed_intercept: Any) -> Intercept:
     """What the three words about the intercept ask for together."""
     if fit_intercept is True and intercept_scaling is None and fixed_intercept is None:
-        return Intercept(True, None, 0.0)
+        return _FOUND
     embedded = isinstance(fit_intercept, str)
     if embedded and fit_intercept != EMBEDDED:
         raise InputError(f"fit_intercept={fit_intercept!r} is not known; choose True, False or {EMBEDDED!r}")

@@ -6,7 +6,7 @@ import numpy as np
 
 from svmcore._types import LANES
 from svmcore.compiler.jit import jit
-from svmcore.simd.packing import MIRROR, mirror, pack_panels, pack_rows_of
+from svmcore.simd.packing import MIRROR, copy_panels, mirror, pack_rows_of
 from svmcore.simd.vector import COLUMNS_64, ROWS, SPAN, add_tile, add_tile_twice, store_tile
 
 BAND = 1 << 19
@@ -71,11 +71,11 @@ def store_block(shape, rows, panels, lower, first, last, out):
 
 
 @jit
-def gram_of_few(shape, X, order, centre, offset, rows, panels, squares, out):
+def gram_of_few(shape, X, order, centre, offset, rows, panels, out):
     """out = K + offset among all points, in the order that they have. The centre is zero. In place: all behind the offset."""
     n = X.shape[0]
-    pack_rows_of(X, order, centre, 1.0, squares, rows)
-    pack_panels(X, order, centre, 1.0, 0, panels.shape[0], panels, squares)
+    pack_rows_of(X, order, centre, 1.0, centre, rows)
+    copy_panels(X, order, panels)
     store_block(shape, rows, panels, True, 0, panels.shape[0], out)
     if offset != 0.0:
         for i in range(n):

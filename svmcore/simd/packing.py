@@ -151,6 +151,16 @@ def pack_panels(X, order, centre, factor, first, last, out, squares):
 
 
 @jit
+def copy_panels(X, order, out):
+    """Panels of X[order], of so few points that code for squares takes longer to compile than it saves. In place: out."""
+    for p in range(out.shape[0]):
+        panel, own = out[p], order[p * LANES : min((p + 1) * LANES, order.shape[0])]
+        for lane in range(LANES):
+            for k in range(X.shape[1]):
+                panel[k, lane] = X[own[lane], k] if lane < own.shape[0] else 0.0
+
+
+@jit
 def pack_twice(X, order, moved, factor, centre, single, double, squares):
     """Panels in double precision, and in single precision, times a factor; these are moved to the mean of X if `moved`.
 
@@ -158,7 +168,7 @@ def pack_twice(X, order, moved, factor, centre, single, double, squares):
     """
     for k in range(X.shape[1]):
         centre[k] = 0.0
-    pack_panels(X, order, centre, 1.0, 0, double.shape[0], double, squares)
+    copy_panels(X, order, double)
     if moved:
         for i in range(X.shape[0]):
             for k in range(X.shape[1]):
