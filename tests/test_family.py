@@ -427,6 +427,32 @@ def test_a_nu_that_no_cost_will_reach_is_given_up_after_two_fits():
 
 
 @pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore:the tolerance is met but the objective may be off")
+@pytest.mark.parametrize(("cost", "nu", "n"), [(100.0, 0.5, 160), (10.0, 0.9, 160), (1e3, 0.3, 120)])
+def test_nu_of_targets_without_noise_needs_no_search_among_the_narrowest_tubes(cost, nu, n):
+    """A tube narrower than the tolerance is none, and which variables it has is a matter of rounding."""
+    X = np.sort(10.0 * np.random.default_rng(0).random((n, 1)), axis=0)
+    machine = svmcore.train_svr(X, np.sin(X[:, 0]), cost, nu=nu)
+    assert machine.stats.get("fits", 1) <= 3
+    assert machine.epsilon <= 1e-3
+    assert np.abs(machine.dual_coef).sum() <= nu * cost * n * (1.0 + 1e-9)
+    assert machine.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
+def test_sums_of_both_sides_are_kept_where_points_nearly_span_one_another():
+    """Steps of all free variables at once lose the sums where their matrix is nearly singular."""
+    rng = np.random.default_rng(0)
+    X = np.sort(5.0 * rng.random((200, 1)), axis=0)
+    y = np.sin(X[:, 0]) + 0.2 * rng.normal(size=200)
+    machine = svmcore.train_svr(X, y, 100.0, nu=0.5)
+    assert machine.solver == "small"
+    assert "fits" not in machine.stats
+    assert np.abs(machine.dual_coef).sum() == pytest.approx(0.5 * 100.0 * 200, rel=1e-9)
+    assert machine.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
 def test_nu_of_a_narrow_hard_margin_is_exact_without_a_search(monkeypatch):
     monkeypatch.setattr("svmcore.train.nu._NuSearch", no_search)
     x = np.concatenate([-np.linspace(1e-3, 1.0, 20), np.linspace(1e-3, 1.0, 20)])

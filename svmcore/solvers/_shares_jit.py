@@ -46,7 +46,10 @@ from svmcore.solvers._small_jit import (
 )
 
 BOTH = 0.5  # share of a violation that either side may have
-FIRST, RETURNS = 0.1, 3  # the first tolerance of problems with two sums, and how often it is made smaller
+FIRST, RETURNS = (
+    0.1,
+    6,
+)  # the first tolerance of problems with two sums, and how often they are begun: a search takes longer
 # 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
 LOST = 1e-4
 LARGE, LARGER = 1e2, 1e4  # C in these terms that stands for all that are larger, and how much larger it may become
@@ -126,20 +129,38 @@ def steps_on_sides(work, below, stop, most, source):
 
 
 @jit
-def _solve_on_sides(source, work, dual, desk, tol, patience):
+def _repair_side(work, above, total):
+    """`repair_sum` of the variables of one side. Returns the sum that they had. In place: beta."""
+    found, widest, at = 0.0, 0.0, 0
+    for t in range(work.beta.shape[0]):
+        if (work.upper[t] > 0.0) == above:
+            found += work.beta[t]
+            room = min(work.beta[t] - work.lower[t], work.upper[t] - work.beta[t])
+            if room > widest:
+                widest, at = room, t
+    if abs(total - found) < widest:
+        work.beta[at] += total - found
+    return found
+
+
+@jit
+def _solve_on_sides(source, work, dual, desk, tol, most, most_rounds):
     """`_solve` where the variables above zero keep their sum, and those below zero theirs. In place: all but the problem.
 
     What is told are the multipliers of both sums, and the violation, which is that of the worse side.
     """
     m, steps, rounds, bits, crawls = work.beta.shape[0], 0, 0, 0, False
-    most, v, told = min(patience.each * m + patience.more, patience.most), dual.v, dual.told
+    v, told = dual.v, dual.told
+    plus, minus = _repair_side(work, True, np.inf), _repair_side(work, False, np.inf)
     while True:
+        _repair_side(work, True, plus)
+        _repair_side(work, False, minus)
         support = _from_matrix(source, dual.c, work.beta, desk, v)
         high, low, total, free = ends_of(v, work, 0.0, 1.0)
         high_below, low_below, total_below, free_below = ends_of(v, work, 0.0, -1.0)
         above, below = middle_of(high, low, total, free), middle_of(high_below, low_below, total_below, free_below)
         violation = max(max(high - low, high_below - low_below), 0.0)
-        if not violation > tol or rounds >= patience.rounds or steps >= most or bits:
+        if not violation > tol or rounds >= most_rounds or steps >= most or bits:
             break
         if crawls:
             length = _on_face(source, work, dual, desk, True)
@@ -153,7 +174,7 @@ def _solve_on_sides(source, work, dual, desk, tol, patience):
         taken, bits = steps_on_sides(work, sides_apart(work, desk), stop, min(CRAWL * m, most - steps), source)
         steps += taken
         crawls = taken == CRAWL * m
-        rounds = rounds if crawls else (rounds + 1 if taken > 0 else patience.rounds)
+        rounds = rounds if crawls else (rounds + 1 if taken > 0 else most_rounds)
     told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, source.filled[0], support
     told[VIOLATION], told[BITS], told[ABOVE], told[BELOW] = violation, bits, above, below
 
@@ -184,16 +205,17 @@ def _with_share(source, work, dual, desk, size, unit, tol, patience):
 
     In place: all but the problem.
     """
-    told, steps = dual.told, 0.0
+    told, steps = dual.told, 0
+    most = patience.each * work.beta.shape[0] + patience.more
     rough = LOST * size * unit if size > 0.0 else FIRST * tol
     goal = rough
     for _ in range(RETURNS):
-        _solve_on_sides(source, work, dual, desk, BOTH * goal, patience)
-        steps += told[STEPS]
+        _solve_on_sides(source, work, dual, desk, BOTH * goal, min(most, patience.most - steps), patience.rounds)
+        steps += np.int64(told[STEPS])
         half = 0.5 * (told[BELOW] - told[ABOVE])
         goal = tol * min(1.0, abs(half) / size) if size > 0.0 else tol
         lost = abs(half) <= rough and size > 0.0
-        if told[VIOLATION] <= BOTH * goal or lost or told[BITS] != 0.0:
+        if told[VIOLATION] <= BOTH * goal or lost or told[BITS] != 0.0 or steps >= patience.most:
             break
     told[STEPS] = steps
     return half

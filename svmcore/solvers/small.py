@@ -259,7 +259,8 @@ class Batch:
 class Shared(NamedTuple):
     """The optimal beta among those whose sums above and below zero are half a share nu each, of what the boxes hold.
 
-    `half` is half of the difference (above minus below) of the multipliers of both sums.
+    `half` is half of the difference (above minus below) of the multipliers of both sums, or 0 where that is less than the
+    violation.
     """
 
     beta: FloatArray
@@ -273,7 +274,8 @@ def with_share(gram: FloatArray, qp: DualQP, nu: float, tol: float, patience: Pa
     share = np.array([0.5 * nu if _doubled(qp) else nu])
     batch.solve(tol, 1, patience, shares=Shares(share, 0.0, qp.lower, qp.upper, qp.c))
     told = batch.tasks.told[0].tolist()
-    return None if told[BITS] else Shared(batch.beta(0), 0.5 * (told[ABOVE] - told[BELOW]), int(told[STEPS]))
+    half = 0.5 * (told[ABOVE] - told[BELOW])
+    return None if told[BITS] else Shared(batch.beta(0), half if half > told[VIOLATION] else 0.0, int(told[STEPS]))
 
 
 def with_nu(

@@ -141,7 +141,8 @@ def _preview(problem: Problem, nu: float, run: Run) -> float | None:
     some_points = problem._replace(qp=part, X=problem.X[np.ix_(some, some)] if given else problem.X[some])
     K = some_points.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
     t, _ = _by_sums(some_points, _line(some_points, K), K, nu, run._replace(tol=max(run.tol, _ROUGH), max_iter=-1))
-    return (t if problem.classes is None else t * math.sqrt(scale)) or None  # as measured: between equal C and n C
+    scale = 1.0 if problem.classes is None else math.sqrt(scale)
+    return t * scale if t else None  # as measured: between equal C and n C
 
 
 def check_feasible(problem: Problem, nu: float) -> None:
@@ -170,12 +171,14 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
             K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
             line = _line(problem, K)
             alone = run.solver == solvers.AUTO and not (run.options or run.trace) and control.callback is None
-            t, found = 0.0, None
+            t, found = None, None
             if alone and auto.is_small(problem.qp, K, several=True) and control.reason() is None:
                 t, found = _by_sums(problem, line, K, nu, run)
             if found is None:
-                near = t if t > 0.0 and run.max_iter < 0 else _preview(problem, nu, run)
+                near = t if t is not None and run.max_iter < 0 else _preview(problem, nu, run)
+                near = _SHARPER * run.tol if near == 0.0 else near
                 t, found = _NuSearch(line, K, nu, run, control).look(near)
+        assert t is not None
         C, epsilon = (problem.terms.C, t) if problem.classes is None else (1.0 / t, None)
         problem = problem._replace(qp=line.at(t), terms=problem.terms._replace(C=C, epsilon=epsilon, nu=nu))
         solution = solution_of(problem, K, found.raw, found.measured, run, control.seconds, training, found.name)
@@ -192,23 +195,25 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
     return solution
 
 
-def _by_sums(problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run) -> tuple[float, Reached | None]:
+def _by_sums(
+    problem: Problem, line: _Line, K: KernelMatrix, nu: float, run: Run
+) -> tuple[float | None, Reached | None]:
     """The parameter and the answer of a small problem, whose sums are fixed and whose parameter is what they say.
 
-    The parameter is 0 where `small` does not find one, and the answer None where it has none.
+    None stands for what `small` does not find. A parameter without an answer is about right.
     """
     qp = problem.qp
     if qp.infinite or not (small.has_way(qp) and small.serves(K) and small.has_room(K)):
-        return 0.0, None
+        return None, None
     gram, patience, spans = gram_of(K), small.patience_of(run.max_iter), small.spans_of(qp.point)
     if problem.classes is not None:
         (found,) = small.with_nu(gram, small.joined([(qp, spans)]), [nu], run.tol, 1, patience)
-        t, outcome = found or (0.0, None)
+        t, outcome = found or (None, None)
         return t, None if outcome is None else reached_at_once(outcome)
     shared = small.with_share(gram, qp, nu, run.tol, patience)
     if shared is None:
-        return 0.0, None
-    beta, t = formulations.balanced(qp, shared.beta), max(shared.half, 0.0)
+        return None, None
+    beta, t = formulations.balanced(qp, shared.beta), shared.half
     if line.share(beta) < nu * (1.0 - _ROUNDING):
         t = 0.0  # both variables of a point: even without a tube there are no more
     batch = small.Batch(gram, small.joined([(line.at(t), spans)]), beta.copy())
@@ -265,6 +270,9 @@ class _NuSearch:
         while end.share < self.nu * (1.0 - _EXACT):
             if self.stopped(end) or (line.tube and end.t == 0.0):  # even without a tube there are no more
                 return end.t, self.answer(end)
+            flat = self.without_tube(end)
+            if flat is not None:
+                return 0.0, flat
             self.less, there = end, self.onward(end, line.richer, _NEARLY, step)
             end, step = self.fit(there, end.a), min(step * step, _LONGEST)
         more, stays = end, 0
@@ -289,6 +297,15 @@ class _NuSearch:
                 more, stays = end, min(stays, 0) - 1
         return end.t, self.answer(end)
 
+    def without_tube(self, end: _End) -> Reached | None:
+        """What is an answer at epsilon = 0, too, as its tube is narrower than the tolerance: shares there say nothing."""
+        if not self.line.tube or end.reached is None or end.t > _SHARPER * self.run.tol:
+            return None
+        qp = self.line.at(0.0)
+        raw = feasible(qp, self.signed(end.reached.raw._replace(residual=None)))
+        measured = measure(qp, self.K, raw, self.run)
+        return Reached(end.reached.name, raw, measured) if measured.violation <= self.run.tol else None
+
     def onward(self, end: _End, way: Callable[[float, float], float], beyond: float, step: float) -> float:
         """A step on, or what the last two ends foretell if that is not further than a long step."""
         before, self.before, slope = self.before, end, 0.0 if self.line.tube else _SLOPE
@@ -304,9 +321,10 @@ class _NuSearch:
         return way(end.t, step)
 
     def stopped(self, end: _End) -> bool:
-        """Whether somebody outside ended the search, or no step is allowed."""
+        """Whether somebody outside ended the search, or all steps that are allowed have been taken."""
         assert end.reached is not None
-        return end.reached.raw.status in STOPPED or self.run.max_iter == 0 or self.control.reason() is not None
+        spent = 0 <= self.run.max_iter <= self.n_iter
+        return end.reached.raw.status in STOPPED or spent or self.control.reason() is not None
 
     def answer(self, end: _End, status: Status | None = None) -> Reached:
         """An end as the answer."""
