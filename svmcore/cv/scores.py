@@ -13,10 +13,9 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, IntArray
 from svmcore.base.door import entered
 from svmcore.base.threads import one_blas_thread
-from svmcore.cv.curves import Decisions, cost_curve, joined_decisions, signs
+from svmcore.cv.curves import Decisions, auc_curve, cost_curve, joined_decisions, signs
 from svmcore.cv.folds import Fold
 from svmcore.cv.goals import PINBALL, TUBE, Goal
-from svmcore.cv.values import auc_curve
 from svmcore.models.loss_curve import LossCurve
 from svmcore.models.step_curve import StepCurve
 from svmcore.path.cross import Cross

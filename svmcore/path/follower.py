@@ -18,7 +18,7 @@ from svmcore._control import Control
 from svmcore._types import FloatArray, IntArray
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
-from svmcore.path.replay import replay
+from svmcore.path.values import replay
 
 _MOST = 2048
 """A long leg has at most so many knots: twice as many as points are on the margin."""

@@ -28,8 +28,7 @@ from svmcore.kernel.table import facts_of
 from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import LOST
-from svmcore.path.replay import replay
-from svmcore.path.values import hat, vectors
+from svmcore.path.values import hat, replay, vectors
 from svmcore.problem import measures
 
 ZERO = 1e-10

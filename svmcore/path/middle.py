@@ -22,7 +22,7 @@ from svmcore._types import FloatArray, IntArray
 from svmcore.path import middle_jit
 from svmcore.path.middle_jit import CORNERS, Bounds
 from svmcore.path.record import Track, offsets
-from svmcore.path.replay import keep_record, replay
+from svmcore.path.values import keep_record, replay
 
 _AT_BOUND = 1e-11
 """A value that is closer to a bound than this share of its box is at the bound."""
