@@ -168,6 +168,7 @@ print(*[f"{w.category.__name__}: {w.message}" for w in said], sep="\\n")
 """
 
 
+@pytest.mark.parametrize("solver", ["scipy"], indirect=True)  # a process of its own decides
 @pytest.mark.parametrize(
     ("before", "said"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from svmcore.compiler.jit import DISABLED, OBSTACLE, jit
 if not OBSTACLE:
     from svmcore.compiler.quick import _SLOWER as numba_itself
 
-ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.compiled, pytest.mark.skipif(bool(OBSTACLE), reason="numba's own compiler is used")]
 
 

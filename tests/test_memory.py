@@ -20,8 +20,6 @@ from svmcore.path import data
 
 pytestmark = pytest.mark.once
 
-ROOT = Path(__file__).parents[1]
-
 
 def train(n=500):
     X = np.random.default_rng(0).normal(size=(n, 30))
