@@ -78,8 +78,7 @@ class Tracker:
         self.go_on = go_on  # asked inside of repairs
         self.n, self.problem = n, problem
         self.lower, self.upper, self.equality = problem.lower, problem.upper, problem.equality
-        self.level, self.floor = problem.level, problem.floor
-        self.batch = batch
+        self.level, self.floor, self.batch = problem.level, problem.floor, batch
         self.store = RowStore(oracle, budget, go_on=rows_while or (lambda done: go_on()))
         mean = float(self.store.diagonal.sum()) / n
         self.bump = (mean if mean > 0.0 else 1.0) if self.equality else 0.0
