@@ -40,7 +40,7 @@ STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE,
 TOLD = 14
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
-SHARPER, SHARPEST = 0.1, 1e-3  # shares of the violation and of the tolerance to which the violation is brought then
+SHARPER, SHARPEST = 0.1, 1e-9  # shares of the violation and of the tolerance to which the violation is brought then
 SINGULAR = 1e-12  # relative determinant of the system of both sums that counts as zero
 # A tolerance below this share of the violation is reached by the free variables, which move together once pair steps have
 # brought the violation to the share COARSE. That is tried so often.
