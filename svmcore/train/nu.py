@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from svmcore.train.solve import (
     Reached,
     Run,
     _chain,
+    _one_by_one,
     _refuse_what_it_cannot,
     feasible,
     measure,
@@ -175,9 +176,9 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
             if alone and auto.is_small(problem.qp, K, several=True) and control.reason() is None:
                 t, found = _by_sums(problem, line, K, nu, run)
             if found is None:
-                near = t if t is not None and run.max_iter < 0 else _preview(problem, nu, run)
-                near = _SHARPER * run.tol if near == 0.0 else near
-                t, found = _NuSearch(line, K, nu, run, control).look(near)
+                tried = t is not None and run.max_iter < 0
+                near = (t or _SHARPER * run.tol) if tried else _preview(problem, nu, run)
+                t, found = _NuSearch(line, K, nu, run, control, _one_by_one if tried else _chain).look(near)
         assert t is not None
         C, epsilon = (problem.terms.C, t) if problem.classes is None else (1.0 / t, None)
         problem = problem._replace(qp=line.at(t), terms=problem.terms._replace(C=C, epsilon=epsilon, nu=nu))
@@ -225,8 +226,10 @@ def _by_sums(
 class _NuSearch:
     """A bracket that narrows until the mean of its ends is an answer."""
 
-    def __init__(self, line: _Line, K: KernelMatrix, nu: float, run: Run, control: Control) -> None:
-        self.line, self.K, self.nu, self.run, self.control = line, K, nu, run, control
+    def __init__(
+        self, line: _Line, K: KernelMatrix, nu: float, run: Run, control: Control, solve: Callable[..., Any]
+    ) -> None:
+        self.line, self.K, self.nu, self.run, self.control, self.solve = line, K, nu, run, control, solve
         self.fits = self.n_iter = 0
         none = np.zeros(len(line.qp.c), bool)
         self.less = _End(line.nothing, np.zeros(len(none)), 0.0, none, none)
@@ -242,7 +245,7 @@ class _NuSearch:
         qp, unit = self.line.at(t), self.line.unit(t)
         start = formulations.feasible_start(qp, a / unit)
         run = self.run._replace(tol=_SHARPER * self.tolerance(t), trace=False)
-        reached, _ = _chain(qp, self.K, run, start, self.control, warm=bool(a.any()))
+        reached, _ = self.solve(qp, self.K, run, start, self.control, warm=bool(a.any()))
         self.fits += 1
         self.n_iter += reached.raw.n_iter
         beta = reached.raw.beta
