@@ -83,9 +83,9 @@ def patience_of(max_iter: int) -> Patience:
     return PATIENCE if max_iter < 0 else Patience(PATIENCE.each, PATIENCE.more, max_iter, PATIENCE.rounds)
 
 
-def has_way(qp: DualQP) -> bool:
+def has_way(qp: DualQP, least: int = LEAST) -> bool:
     """Whether this problem is small: few variables in boxes that a bound or the diagonal closes, and an equality row."""
-    return qp.equality and LEAST <= len(qp.c) <= MOST and (not qp.infinite or bool((qp.diag > 0.0).all()))
+    return qp.equality and least <= len(qp.c) <= MOST and (not qp.infinite or bool((qp.diag > 0.0).all()))
 
 
 def serves(K: KernelMatrix) -> bool:

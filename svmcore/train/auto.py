@@ -61,13 +61,13 @@ def is_tame(qp: DualQP, K: KernelMatrix) -> bool:
 
 
 def is_small(qp: DualQP, K: KernelMatrix, *, several: bool = False) -> bool:
-    """Whether `small` is asked first, for one machine or for `several` over the same points."""
+    """Whether `small` is asked first, for one machine or in place of a search that takes `several`."""
     kind = K.kernel.kind
     sparse = not K.dense and K.function is None and kind != KernelKind.PRECOMPUTED
     wide = K.dense and K.n_features >= COSTLY and not several
     much = (kind == KernelKind.LINEAR and len(qp.c) > MOST_LINEAR) or (wide and K.n > MOST_WIDE)
     much = much or (sparse and K.n > (MOST_SPARSE_NU if several else MOST_SPARSE))
-    return small.has_way(qp) and small.serves(K) and not much
+    return small.has_way(qp, 2 if several else small.LEAST) and small.serves(K) and not much
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
