@@ -68,6 +68,8 @@ CAPABILITIES = Capabilities(
 
 LEAST = 16  # of fewer variables SMO gives all digits in the same time
 MOST = 2000  # a problem of at most so many variables is small
+# So many pair steps for each variable are a crawl; all free variables at once, over a matrix, end it where they are few.
+BRIEF, MOST_CRAWLING = 15, 1000
 FEW_POINTS = 128  # a matrix among these is made faster than the few rows that steps look at
 MOST_POINTS = 2000  # a matrix among at most so many points is computed for them
 DRIFT = 1e-13  # share of the norm of beta by which its sum may miss the total: rounding of a long sum
@@ -116,19 +118,25 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
 
     There are at most `most_steps` steps. With -1 their number is decided here.
     """
-    patience = patience_of(most_steps)
+    patience, beta, steps = patience_of(most_steps), start.copy(), 0
     if reads_points(K) and not qp.diag.any() and one_hot(K.X) is None:
-        return _by_points(K, qp, start, tol, patience)
+        both = has_room(K) and len(beta) <= MOST_CRAWLING
+        brief = min(BRIEF * len(beta), patience.most) if both else patience.most
+        told = _by_points(K, qp, beta, tol, patience._replace(most=brief))
+        found, steps = _outcome(told, beta, tol, qp.total), int(told[STEPS])
+        if found is not None or told[BITS] or steps < brief or steps >= patience.most:
+            return found
     if not has_room(K):
         return None
-    batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), start.copy())
-    batch.solve(tol, 1, patience)
-    return batch.outcome(0, tol)
+    batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), beta)
+    batch.solve(tol, 1, patience._replace(most=patience.most - steps))
+    found = batch.outcome(0, tol)
+    return found._replace(n_iter=found.n_iter + steps) if found is not None and steps else found
 
 
-def _by_points(K: KernelMatrix, qp: DualQP, start: FloatArray, tol: float, patience: Patience) -> Outcome | None:
-    """The answer from the points of the variables, packed once in single and once in double precision."""
-    m, point = len(start), qp.point
+def _by_points(K: KernelMatrix, qp: DualQP, beta: FloatArray, tol: float, patience: Patience) -> FloatArray:
+    """What is told of steps that read the points, packed in single and in double precision. In place: beta."""
+    m, point = len(beta), qp.point
     count, shape = -(-m // LANES), shape_of(K.kernel)
     width = count * LANES
     moved, factor = single_frame(K, shape, centred=qp.centred)
@@ -139,12 +147,11 @@ def _by_points(K: KernelMatrix, qp: DualQP, start: FloatArray, tol: float, patie
     desk.slot.fill(-1)
     single, double = np.empty((count, K.n_features, LANES), np.float32), np.empty((count, K.n_features, LANES))
     packing.pack_twice(K.X, point, moved, factor, np.empty(K.n_features), single, double, desk.field)
-    beta = start.copy()
     work = WorkingSet(gram, 1.0, desk.diagonal, desk.values, desk.rise, desk.fall, beta, qp.lower, qp.upper)
     exact = Exact(double, double, np.arange(m), np.empty((groups_of(width), K.n_features, ROWS)))
     dual = Dual(qp.c, qp.diag, qp.total, np.empty(m), np.zeros(TOLD))
     solve_points(shape, exact, Lines(single, desk.slot, desk.filled), work, dual, desk, tol, patience)
-    return _outcome(dual.told, beta, tol, qp.total)
+    return dual.told
 
 
 def _outcome(told: FloatArray, beta: FloatArray, tol: float, total: float) -> Outcome | None:
