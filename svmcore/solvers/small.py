@@ -118,12 +118,12 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
 
     There are at most `most_steps` steps. With -1 their number is decided here.
     """
-    patience, beta, steps = patience_of(most_steps), start.copy(), 0
+    patience, beta, steps, rounds = patience_of(most_steps), start.copy(), 0, 0
     if reads_points(K) and not qp.diag.any() and one_hot(K.X) is None:
         both = has_room(K) and len(beta) <= MOST_CRAWLING
         brief = min(BRIEF * len(beta), patience.most) if both else patience.most
         told = _by_points(K, qp, beta, tol, patience._replace(most=brief))
-        found, steps = _outcome(told, beta, tol, qp.total), int(told[STEPS])
+        found, steps, rounds = _outcome(told, beta, tol, qp.total), int(told[STEPS]), int(told[ROUNDS])
         if found is not None or told[BITS] or steps < brief or steps >= patience.most:
             return found
     if not has_room(K):
@@ -131,7 +131,7 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
     batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), beta)
     batch.solve(tol, 1, patience._replace(most=patience.most - steps))
     found = batch.outcome(0, tol)
-    return found._replace(n_iter=found.n_iter + steps) if found is not None and steps else found
+    return found and found._replace(n_iter=found.n_iter + steps, n_rounds=found.n_rounds + rounds)
 
 
 def _by_points(K: KernelMatrix, qp: DualQP, beta: FloatArray, tol: float, patience: Patience) -> FloatArray:
