@@ -31,7 +31,7 @@ _EVERY = 0.05  # seconds between two reports to callbacks
 # Up to _FEW rows are solved to rounding: to the tolerance _SHARP, where _PATIENCE steps reach it. That is left out where
 # fewer than _LEAST steps are allowed, and from the tolerance _ROUGH on, with which nobody asks for exactness.
 _FEW, _SHARP = 200, 1e-11
-_PATIENCE, _LEAST = 20_000, 1000
+_PATIENCE, _LEAST = 8000, 1000
 _ROUGH = 0.1
 _SEEDS = 2**31 - 1
 
