@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from svmcore._control import Control
-from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.problem import measures
 
@@ -21,6 +21,7 @@ _DUST = 4e-15
 # What every run may spend without progress is a sum of three parts: _FREE_WORK operations, which take some hundredths of a
 # second; the cost of _FREE_STRETCHES stretches; and _DENSE_WORK n^3 operations, which are some fifteen dense factorisations.
 _FREE_WORK, _FREE_STRETCHES, _DENSE_WORK = 3e7, 8, 5.0
+_CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is not negative by rounding alone
 # A value of a Python kernel counts as _CALLED operations. A stretch costs _VISIT operations on top of its iterations.
 _CALLED, _VISIT = 1e3, 1e5
 
@@ -112,6 +113,14 @@ def rounding(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> float:
     root = np.sqrt(np.abs(K.diagonal[qp.point]))
     product = float(root.max(initial=0.0) * np.linalg.norm(root * beta))
     return float(np.finfo(np.float64).eps) * (product + float(np.abs(qp.diag * beta).max(initial=0.0)))
+
+
+def shows_convex(H: FloatArray, equality: bool) -> bool:
+    """Whether no curvature is negative of those whose kernel matrix is H: with an equality row, of pairs of them."""
+    d = np.diag(H)
+    scale = float(np.abs(d).max(initial=0.0))
+    curvature = d[:, None] + d[None, :] - 2.0 * H if equality else d
+    return bool(curvature.min(initial=0.0) >= -_CONVEX * max(scale, NONZERO))
 
 
 def product_work(K: KernelMatrix, sources: int) -> float:

@@ -11,12 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, Raw, Status
+from svmcore._types import DualQP, FloatArray, IntArray, Raw, Status
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
 from svmcore.problem import measures
 from svmcore.solvers import _steps_jit as steps
-from svmcore.solvers._contract import STOPPED, Crawl, Criterion, SolverTask, fresh_residual, landed, rounding
+from svmcore.solvers._contract import (
+    STOPPED,
+    Crawl,
+    Criterion,
+    SolverTask,
+    fresh_residual,
+    landed,
+    rounding,
+    shows_convex,
+)  # fmt: skip
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 
@@ -30,7 +39,6 @@ _MAX_FAILURES, _RUNAWAY = 4, 1e200
 # A curvature below the share _FLAT of the largest one counts as zero. So does one below _NO_CURVATURE, where all are zero.
 _FLAT, _NO_CURVATURE = 1e-12, 1e-200
 _NEAR = 1e-14  # a start that is closer to a bound than this share of the bound is put onto it
-_CONVEX = 1e-9  # a curvature below minus this share of the largest diagonal entry is not negative by rounding alone
 
 
 class WholeNumber:
@@ -452,9 +460,4 @@ class Course:
         if not len(stored):
             return True
         H = self.store.values[self.store.slot[self.qp.point[stored]]][:, stored]
-        if is_positive(self.K.kernel):
-            return True
-        d = np.diag(H)
-        scale = float(np.abs(d).max(initial=0.0))
-        pairs = d[:, None] + d[None, :] - 2.0 * H if self.qp.equality else np.broadcast_to(d, H.shape)
-        return bool(pairs.min(initial=0.0) >= -_CONVEX * max(scale, NONZERO))
+        return is_positive(self.K.kernel) or shows_convex(H, self.qp.equality)

@@ -34,7 +34,7 @@ from svmcore.kernel.whole import gram_of
 from svmcore.simd import packing
 from svmcore.simd.vector import ROWS
 from svmcore.solvers._block_jit import NONCONVEX, Lines, WorkingSet
-from svmcore.solvers._contract import Capabilities, Criterion, Outcome, SolverTask
+from svmcore.solvers._contract import Capabilities, Criterion, Outcome, SolverTask, shows_convex
 from svmcore.solvers._shares_jit import Shares, solve_shares
 from svmcore.solvers._small_jit import (
     ABOVE,
@@ -66,7 +66,7 @@ CAPABILITIES = Capabilities(
     summary="pair steps and residuals in one compiled call, for problems of at most 2,000 points", no_equality=False
 )
 
-LEAST = 16  # of fewer variables SMO gives all digits in the same time
+LEAST = 2
 MOST = 2000  # a problem of at most so many variables is small
 # So many pair steps for each variable are a crawl; all free variables at once, over a matrix, end it where they are few.
 BRIEF, MOST_CRAWLING = 15, 1000
@@ -85,16 +85,19 @@ def patience_of(max_iter: int) -> Patience:
     return PATIENCE if max_iter < 0 else Patience(PATIENCE.each, PATIENCE.more, max_iter, PATIENCE.rounds)
 
 
-def has_way(qp: DualQP, least: int = LEAST) -> bool:
+def has_way(qp: DualQP) -> bool:
     """Whether this problem is small: few variables in boxes that a bound or the diagonal closes, and an equality row."""
-    return qp.equality and least <= len(qp.c) <= MOST and (not qp.infinite or bool((qp.diag > 0.0).all()))
+    return qp.equality and LEAST <= len(qp.c) <= MOST and (not qp.infinite or bool((qp.diag > 0.0).all()))
+
+
+def reaches(K: KernelMatrix) -> bool:
+    """Whether this kernel matrix is there, or can be had at once within the memory for kernel values."""
+    return reads_points(K) or has_room(K)
 
 
 def serves(K: KernelMatrix) -> bool:
-    """Whether "auto" asks for this kernel matrix: it is there, or can be had at once within the memory for kernel values."""
-    if not (_is_given(K) or K.function is not None or is_positive(K.kernel)):
-        return False
-    return reads_points(K) or has_room(K)
+    """Whether the same is true of one that is positive, or that only a look at all of it would tell."""
+    return (_is_given(K) or K.function is not None or is_positive(K.kernel)) and reaches(K)
 
 
 def has_room(K: KernelMatrix) -> bool:
@@ -114,7 +117,7 @@ def reads_points(K: KernelMatrix) -> bool:
 
 
 def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_steps: int = -1) -> Outcome | None:
-    """The answer from a feasible start, for what `serves` and `has_way` accept. None where this does not suffice.
+    """The answer from a feasible start, for what `reaches` and `has_way` accept. None where this does not suffice.
 
     There are at most `most_steps` steps. With -1 their number is decided here.
     """
@@ -125,13 +128,23 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
         told = _by_points(K, qp, beta, tol, patience._replace(most=brief))
         found, steps, rounds = _outcome(told, beta, tol, qp.total), int(told[STEPS]), int(told[ROUNDS])
         if found is not None or told[BITS] or steps < brief or steps >= patience.most:
-            return found
+            return found if found is None or _is_convex(K, qp, beta) else None
     if not has_room(K):
         return None
     batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), beta)
     batch.solve(tol, 1, patience._replace(most=patience.most - steps))
     found = batch.outcome(0, tol)
-    return found and found._replace(n_iter=found.n_iter + steps, n_rounds=found.n_rounds + rounds)
+    if found is None or not _is_convex(K, qp, beta):
+        return None
+    return found._replace(n_iter=found.n_iter + steps, n_rounds=found.n_rounds + rounds)
+
+
+def _is_convex(K: KernelMatrix, qp: DualQP, beta: FloatArray) -> bool:
+    """Whether no two variables that are not zero show a negative curvature: other solvers say what that means."""
+    if _is_given(K) or K.function is not None or is_positive(K.kernel):
+        return True
+    points = qp.point[np.flatnonzero(beta)]
+    return shows_convex(K.block(points, points), qp.equality)
 
 
 def _by_points(K: KernelMatrix, qp: DualQP, beta: FloatArray, tol: float, patience: Patience) -> FloatArray:
@@ -366,6 +379,7 @@ __all__ = [
     "has_way",
     "joined",
     "most_nu",
+    "reaches",
     "run",
     "serves",
     "spans_of",

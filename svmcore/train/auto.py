@@ -67,7 +67,7 @@ def is_small(qp: DualQP, K: KernelMatrix, *, several: bool = False) -> bool:
     wide = K.dense and K.n_features >= COSTLY and not several
     much = (kind == KernelKind.LINEAR and len(qp.c) > MOST_LINEAR) or (wide and K.n > MOST_WIDE)
     much = much or (sparse and K.n > (MOST_SPARSE_NU if several else MOST_SPARSE))
-    return small.has_way(qp, 2 if several else small.LEAST) and small.serves(K) and not much
+    return small.has_way(qp) and (small.serves(K) if several else small.reaches(K)) and not much
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:

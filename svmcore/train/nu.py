@@ -204,7 +204,7 @@ def _by_sums(
     None stands for what `small` does not find. A parameter without an answer is about right.
     """
     qp = problem.qp
-    if qp.infinite or not (small.has_way(qp, 2) and small.serves(K) and small.has_room(K)):
+    if qp.infinite or not (small.has_way(qp) and small.serves(K) and small.has_room(K)):
         return None, None
     gram, patience, spans = gram_of(K), small.patience_of(run.max_iter), small.spans_of(qp.point)
     if problem.classes is not None:
