@@ -151,7 +151,7 @@ OPTIONAL = ["sklearn", "matplotlib", "dask", "distributed", "pyarrow", "joblib",
 COMPILERS = {"jit", "njit", "vectorize", "guvectorize", "jitclass", "cfunc", "stencil", "generated_jit"}
 # Keywords whose values are tolerances that have a name already: theirs.
 NAMED_BY_KEYWORD = {"tol", "default"}
-MAX_FILE_LINES = 680
+MAX_FILE_LINES, MAX_TEST_FILE_LINES = 500, 660  # of the library, and of what is around it
 MAX_FUNCTION_LINES = 60  # of code: parameters and docstrings are as long as they must be
 MAX_PRIVATE_PARAMETERS = 12
 
@@ -381,7 +381,8 @@ def warnings_have_one_voice(files: list[File]) -> Iterator[str]:
 
 def files_and_functions_are_short(files: list[File]) -> Iterator[str]:
     for file in files:
-        if (lines := len(file.text.splitlines())) > MAX_FILE_LINES:
+        most = MAX_FILE_LINES if str(file.path).startswith("svmcore/") else MAX_TEST_FILE_LINES
+        if (lines := len(file.text.splitlines())) > most:
             yield f"{file.path} has {lines} lines"
         for function in file.functions:
             said = ast.get_docstring(function, clean=False) is not None and len(function.body) > 1
@@ -498,7 +499,8 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
     ],
     warnings_have_one_voice: [("svmcore/train/solve.py", "import warnings\nwarnings.warn('')")],
     files_and_functions_are_short: [
-        ("tests/test_long.py", "x = 1\n" * (MAX_FILE_LINES + 1)),
+        ("tests/test_long.py", "x = 1\n" * (MAX_TEST_FILE_LINES + 1)),
+        ("svmcore/long.py", "x = 1\n" * (MAX_FILE_LINES + 1)),
         ("svmcore/_smo_jit.py", "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)),
         (
             "svmcore/train/solve.py",
