@@ -1,4 +1,4 @@
-"""What a newcomer measures first: our estimators beside scikit-learn's, on its own small sets, on text and one-hot rows.
+"""What a newcomer measures first: our estimators beside scikit-learn's, on its own small sets, made ones, text and one-hot rows.
 
 Both sides get the same parameters and one thread. `met` says that scikit-learn's predictions on the training rows are ours.
 """
@@ -25,6 +25,15 @@ _OTHER, _FAR = (
 _CLASSIFIERS: list[tuple[str, dict[str, Any]]] = [
     ("SVC", {}), ("SVC", {"kernel": "linear"}), ("SVC", {"kernel": "poly"}), ("SVC", {"C": 100.0}),
     ("NuSVC", {"nu": 0.05}), ("LinearSVC", {}), ("OneClassSVM", {}),
+]  # fmt: skip
+# What comes next, on sets whose classes overlap: other costs, other kernels, a nu that nobody can have.
+_OTHER_CLASSIFIERS: list[tuple[str, dict[str, Any]]] = [
+    ("SVC", {"C": 1e3}), ("SVC", {"kernel": "linear", "C": 100.0}), ("SVC", {"kernel": "sigmoid"}),
+    ("NuSVC", {"nu": 0.3}), ("NuSVC", {"kernel": "linear", "nu": 0.2}), ("OneClassSVM", {"kernel": "linear"}),
+    ("LinearSVC", {"C": 100.0}), ("LinearSVC", {"penalty": "l1", "dual": False}),
+]  # fmt: skip
+_OTHER_REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
+    ("SVR", {"C": 100.0}), ("SVR", {"C": 1e3, "gamma": 0.1}), ("NuSVR", {"C": 100.0}), ("NuSVR", {"C": 10.0, "nu": 0.9}),
 ]  # fmt: skip
 _REGRESSIONS: list[tuple[str, dict[str, Any]]] = [
     ("SVR", {}), ("SVR", {"kernel": "linear"}), ("NuSVR", {}), ("LinearSVR", {}),
@@ -88,6 +97,18 @@ def _problems() -> Iterator[tuple[str, Any, Any, list[tuple[str, dict[str, Any]]
         yield name, StandardScaler().fit_transform(X), y, _CLASSIFIERS
     X, y = datasets.load_diabetes(return_X_y=True)
     yield "diabetes", StandardScaler().fit_transform(X), (y - y.mean()) / y.std(), _REGRESSIONS
+    second = {
+        "circles": datasets.make_circles(200, noise=0.1, factor=0.5, random_state=0),
+        "noisy blobs": datasets.make_blobs(400, centers=2, cluster_std=3.0, random_state=1),
+        "noisy classes": datasets.make_classification(400, 10, n_informative=5, flip_y=0.1, random_state=2),
+    }
+    for name, (X, y) in second.items():
+        yield name, X, y, _OTHER_CLASSIFIERS
+    rng = np.random.default_rng(0)
+    x = np.sort(5.0 * rng.random((200, 1)), axis=0)
+    yield "noisy sine", x, np.sin(x[:, 0]) + 0.2 * rng.normal(size=200), _OTHER_REGRESSIONS
+    x = np.sort(10.0 * rng.random((1000, 1)), axis=0)
+    yield "sine", x, np.sin(x[:, 0]), _OTHER_REGRESSIONS
     yield "text, 2 topics", *_text(2000, 8000, 2, 1), _LINEAR
     yield "text, 10 topics", *_text(2000, 8000, 10, 2), _LINEAR
     yield "one-hot", *_words(10_000, 14, 9, 3), _LINEAR
@@ -128,4 +149,4 @@ def run(context: Context) -> None:
             )  # fmt: skip
 
 
-SUITE = Suite("first", "what a newcomer measures: scikit-learn's own small sets, text, one-hot", 4, run)
+SUITE = Suite("first", "what a newcomer measures: scikit-learn's own small sets, overlapping classes, curves, text, one-hot", 4, run)
