@@ -202,7 +202,7 @@ reveal_type(path.error_curve()(1.0))
 reveal_type(svmcore.load("machine.npz"))
 reveal_type(solution.coef_)
 """
-LOADED = "solution.Solution | svmcore.train.classes.Machines | svmcore.path.result.Path"
+LOADED = "solution.Solution | svmcore.train.machines.Machines | svmcore.path.result.Path"
 REVEALED = ["solution.Solution", "float", "ndarray", "float", LOADED, "ndarray"]
 FAULTS = """
 import svmcore

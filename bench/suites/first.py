@@ -1,4 +1,4 @@
-"""What a newcomer measures first: our estimators beside scikit-learn's, on its own small sets, made ones, text and one-hot rows.
+"""What a newcomer measures first: our estimators beside scikit-learn's, on its own small sets, made ones, text, one-hot rows.
 
 Both sides get the same parameters and one thread. `met` says that scikit-learn's predictions on the training rows are ours.
 """
@@ -149,4 +149,9 @@ def run(context: Context) -> None:
             )  # fmt: skip
 
 
-SUITE = Suite("first", "what a newcomer measures: scikit-learn's own small sets, overlapping classes, curves, text, one-hot", 4, run)
+SUITE = Suite(
+    "first",
+    "what a newcomer measures: scikit-learn's own small sets, overlapping classes, curves, text, one-hot",
+    4,
+    run,
+)
