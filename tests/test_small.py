@@ -11,16 +11,14 @@ from repeats import seeds
 from scipy.sparse import csr_array
 
 import svmcore
-from svmcore._types import LANES, Kernel, KernelKind, Status
+from svmcore._types import Kernel, KernelKind, Status
 from svmcore.base import threads
-from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.whole import gram_of
 from svmcore.problem import border, formulations
 from svmcore.problem.certify import certificate
-from svmcore.simd.vector import BIG_32
 from svmcore.solvers import _block_jit as block_pieces
-from svmcore.solvers import _ends_jit, _shares_jit, small
+from svmcore.solvers import _ends_jit, small
 from svmcore.solvers import _small_jit as pieces
 from svmcore.train import nu
 
@@ -511,110 +509,6 @@ def test_there_are_no_more_steps_than_allowed(most):
     batch = batch_of(gram_of(K), problem, [np.zeros(len(qp.c))])
     batch.solve(1e-8, 1, small.PATIENCE._replace(most=most))
     assert batch.tasks.told[0, pieces.STEPS] == most
-
-
-apart = getattr(_shares_jit.sides_apart, "py_func", _shares_jit.sides_apart)  # compiled code hands no arrays to Python
-
-
-def sides(K, values, beta):
-    """Two variables above zero in a box of size 1, over a matrix of their own; the other lanes have no variable."""
-    floats, rows = np.zeros((4, LANES), np.float32), np.zeros((3, LANES), np.float32)
-    floats[1, :2] = values
-    below = np.full(LANES, -BIG_32, np.float32), np.full(LANES, BIG_32, np.float32)
-    slot, filled = np.full(2, -1), np.zeros(1, np.int64)
-    face = np.zeros((2, pieces.FACE), np.int64), np.zeros((pieces.FACE + 3, pieces.FACE))
-    desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2), *face)
-    work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, np.zeros(2), np.ones(2))
-    work.diagonal[:2] = K.diagonal()
-    return work, apart(work, desk), desk, pieces.Copied(K, np.array([[0, 2]]), np.arange(2), np.zeros(2), slot, filled)
-
-
-def test_a_negative_curvature_ends_at_a_bound_and_is_told():
-    work, below, _, source = sides(np.array([[0.0, 2.0], [2.0, 0.0]]), [1.0, 0.0], np.array([0.25, 0.5]))
-    steps, bits = _shares_jit.steps_on_sides(work, below, 1e-3, 1, source)
-    assert (steps, bits) == (1, block_pieces.NONCONVEX)
-    assert work.beta.tolist() == [0.75, 0.0]
-
-
-def test_where_nothing_can_be_gained_no_step_is_taken():
-    work, below, _, source = sides(np.eye(2), [0.5, 0.5], np.array([0.25, 0.5]))
-    assert _shares_jit.steps_on_sides(work, below, -1.0, 5, source) == (0, 0)
-
-
-@pytest.mark.skipif(not DISABLED, reason="numpy's largest value of some with NaN is NaN, that of instructions is any")
-def test_a_partner_that_is_no_variable_ends_the_steps():
-    work, below, _, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
-    work.diagonal[5] = np.nan
-    assert _shares_jit.steps_on_sides(work, below, 1e-3, 5, source) == (0, 0)
-
-
-def face(K, beta, lower, upper, diag=0.0):
-    """Variables over a matrix of their own, with room for a step of those that are free."""
-    n = len(beta)
-    work, _, desk, source = sides(K[:2, :2], [0.0, 0.0], np.zeros(2))
-    work = work._replace(beta=beta.copy(), lower=lower, upper=upper)
-    dual = pieces.Dual(np.zeros(n), np.full(n, diag), 0.0, np.zeros(n), np.zeros(pieces.TOLD))
-    return work, desk, source._replace(gram=K, point=np.arange(n)), dual
-
-
-@pytest.mark.parametrize("apart", [False, True])
-@seeds(10)
-def test_free_variables_move_together_to_their_optimum_or_to_the_first_bound(seed, apart):
-    rng = np.random.default_rng(seed)
-    n = 12
-    X = rng.normal(size=(n, 4))
-    K = np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(-1))
-    above = np.arange(n) % (2 if seed % 2 else n) != 0  # or one variable alone is below
-    lower, upper = np.where(above, 0.0, -1.0), np.where(above, 1.0, 0.0)
-    beta = 0.5 * (lower + upper)
-    beta[2], beta[5] = upper[2], lower[5]
-    free = (lower < beta) & (beta < upper)
-    work, desk, source, dual = face(K, beta, lower, upper)
-    dual.v[:] = (1e-3 if seed < 5 else 1.0) * rng.normal(size=n)
-    length = pieces._on_face(source, work, dual, desk, apart)
-    rows = [above[free] * 1.0, 1.0 - above[free]] if apart else [np.ones(free.sum())]
-    E, k = np.array(rows), free.sum()
-    system = np.block([[K[np.ix_(free, free)], E.T], [E, np.zeros((len(E), len(E)))]])
-    way = np.linalg.solve(system, np.r_[dual.v[free], np.zeros(len(E))])[:k]
-    room = np.where(way > 0, upper[free] - beta[free], beta[free] - lower[free]) / np.abs(way)
-    assert length == pytest.approx(min(1.0, room.min()), rel=1e-6)
-    np.testing.assert_allclose(work.beta[free] - beta[free], length * way, atol=1e-9 * np.abs(way).max())
-    np.testing.assert_array_equal(work.beta[~free], beta[~free])
-    if length < 1.0:
-        at = np.flatnonzero(free)[room.argmin()]
-        assert work.beta[at] in (lower[at], upper[at])
-
-
-def test_free_variables_that_cannot_move_together_stay():
-    n = pieces.FACE + 1
-    many, box = np.full(n, 0.5), (np.zeros(n), np.ones(n))
-    rank_one = np.ones((4, 4))
-    twice = np.kron(np.eye(2), np.ones((2, 2)))
-    for K, beta, (lower, upper), diag, moved in (
-        (np.eye(n), many, box, 0.0, False),
-        (np.eye(n)[1:, 1:], many[1:], (box[0][1:], box[1][1:]), 0.0, True),
-        (np.eye(4), many[:4], (np.zeros(4), np.ones(4)), 0.1, False),
-        (np.eye(4), np.array([0.5, 0.0, 1.0, 0.0]), (np.zeros(4), np.ones(4)), 0.0, False),
-        (np.eye(4), np.array([1.0, 0.0, 1.0, 0.0]), (np.zeros(4), np.ones(4)), 0.0, False),
-        (rank_one, many[:4], (np.zeros(4), np.ones(4)), 0.0, False),
-        (twice, many[:4], (np.zeros(4), np.ones(4)), 0.0, True),
-        (np.zeros((4, 4)), many[:4], (np.zeros(4), np.ones(4)), 0.0, False),
-    ):
-        work, desk, source, dual = face(K, beta, lower, upper, diag)
-        dual.v[:] = np.linspace(-0.1, 0.1, len(beta))
-        assert (pieces._on_face(source, work, dual, desk, False) > 0.0) == moved
-        assert np.array_equal(work.beta, beta) != moved
-        if moved:
-            assert work.beta.sum() == pytest.approx(beta.sum(), abs=1e-12)
-    assert not pieces._way_of_face(*almost_alike(), True)
-
-
-def almost_alike():
-    """Two variables whose sums cannot be told apart."""
-    work, desk, _, dual = face(np.eye(2), np.array([0.5, -0.5]), np.array([0.0, -1.0]), np.array([1.0, 0.0]))
-    desk.face[1, :2] = 0, 1
-    desk.factor[0, 0], desk.factor[1, :2] = 1.0, (1.0, 1e8)
-    return work, dual.v, desk, 2
 
 
 def test_where_pair_steps_crawl_free_variables_move_together():
