@@ -427,6 +427,19 @@ def test_a_nu_that_no_cost_will_reach_is_given_up_after_two_fits():
 
 
 @pytest.mark.compiled
+def test_a_nu_that_two_points_alone_keep_away_is_found_at_any_cost():
+    """The share stays where it is from C = 100 to 1e7, and falls then: where steps are few, a search goes on."""
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(3000) % 2, 1, -1)
+    X = 0.3 * rng.normal(size=(3000, 2)) + np.outer(y, [3.0, 0.0])
+    X[0] = X[1] + [0.1, 0.0]
+    machine = svmcore.train_svc(X, y, nu=0.0005, gamma=0.5)
+    assert machine.C > 1e6
+    assert machine.alpha.sum() == pytest.approx(0.0005 * machine.C * 3000, rel=1e-9)
+    assert machine.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore:the tolerance is met but the objective may be off")
 @pytest.mark.parametrize(("cost", "nu", "n"), [(100.0, 0.5, 160), (10.0, 0.9, 160), (1e3, 0.3, 120)])
 def test_nu_of_targets_without_noise_needs_no_search_among_the_narrowest_tubes(cost, nu, n):

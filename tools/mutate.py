@@ -103,7 +103,7 @@ TESTS = {
     "solvers/_sweeps_jit": "steps",
     "solvers/_ends_jit": "block_steps:bias crowd_pieces small",
     "solvers/_near_jit": "near",
-    "solvers/_shares_jit": "small_pieces small",
+    "solvers/_shares_jit": "small_pieces small family:both_sides",
     "solvers/_small_jit": "small_pieces small block_steps:bias",
     "solvers/adatron": "literature",
     "solvers/block": "block_branches",

@@ -27,8 +27,8 @@ def out_of_reach(nu: float, share: float, C: float) -> str | None:
     if share <= nu * (1.0 + _ROUNDING):
         return None
     return (
-        f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and a larger C does not bring it down in "
-        f"reasonable time. The classes overlap. The machine of that C is returned. Remedy: a nu above {share:.4g}, or C in "
+        f"nu={nu:g} is out of reach: the share is still {share:.4g} at C={C:.3g}, and falls too slowly to wait for "
+        f"a larger one. The classes overlap. The machine of that C is returned. Remedy: a nu above {share:.4g}, or C in "
         "place of nu."
     )
 

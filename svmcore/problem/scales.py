@@ -89,8 +89,7 @@ def warn_of_scales(
     effect = (
         'so with gamma="scale" the machine sees next to nothing of the other' if blind else "which makes the fit slow"
     )
-    digits = int(
-        np.log10(min(ratio, 1e308))
-    )  # a round number: folds of the same data say the same, and Python shows it once
+    # A round number: folds of the same data say the same, and Python shows it once.
+    digits = int(np.log10(min(ratio, 1e308)))
     times = f"{10**digits:,}" if digits < 10 else f"1e{digits}"
     warn(f"feature {wide} spreads over {times} times wider than feature {narrow}, {effect}. {_REMEDY}.", ScaleWarning)

@@ -25,7 +25,7 @@ from svmcore.solvers._contract import (
     landed,
     rounding,
     shows_convex,
-)  # fmt: skip
+)
 from svmcore.solvers._face import FaceResult, face_step
 from svmcore.solvers._steps_jit import Duals, Limits, Progress, Rows
 

@@ -46,10 +46,8 @@ from svmcore.solvers._small_jit import (
 )
 
 BOTH = 0.5  # share of a violation that either side may have
-FIRST, RETURNS = (
-    0.1,
-    6,
-)  # the first tolerance of problems with two sums, and how often they are begun: a search takes longer
+# The first tolerance of problems with two sums, and how often they are begun: a search takes longer.
+FIRST, RETURNS = 0.1, 6
 # 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
 LOST = 1e-4
 LARGE, LARGER = 1e2, 1e4  # C in these terms that stands for all that are larger, and how much larger it may become

@@ -56,7 +56,9 @@ _SLOPE = 0.2  # of the logarithm of the share over that of 1 / C, where it is no
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _LONG = 2_000_000  # pair steps, of all fits, from which a search takes long: seconds
 _DEEP, _DEEPEST = 1e-3, 1e-8  # 1 / C, relative to the kernel's diagonal, at which a long search ends, and any
-_LATE, _NEVER = 0.1, 1e-12  # in the same terms: from where on a search asks how far it has to go, and what is too far
+# From the 1 / C _LATE on, in the same terms, and from so many steps a variable, a search asks how far it has to go. _NEVER is
+# too far.
+_LATE, _CRAWLS, _NEVER = 0.1, 10, 1e-12
 _APART = 0.05  # difference of shares, in terms of nu, above which the mean of two ends is no answer
 # Relative difference of shares from nu at which both ends of a bracket are to be, at once and with each further fit.
 _NEARLY, _NEARER = 0.003, 0.05
@@ -382,12 +384,15 @@ class _NuSearch:
         return t, self.between((t - less.t) / (more.t - less.t), more)
 
     def out_of_reach(self, more: _End) -> bool:
-        """Whether no C is large enough, as far as one can wait, or as the last two ends foretell."""
+        """Whether no C is large enough, as far as one can wait, or as the last two ends foretell where steps crawl."""
         if self.line.tube or self.less.t > 0.0:
             return False
-        deep, before = _DEEP if self.n_iter > _LONG else _DEEPEST, self.before
-        if before is not None and before.t > more.t and more.t < _LATE * self.line.size:
-            slope = math.log(before.share / more.share) / math.log(before.t / more.t)
-            far = math.log(more.t / (_NEVER * self.line.size))
-            return more.t < deep * self.line.size or math.log(more.share / self.nu) > slope * far
-        return more.t < deep * self.line.size
+        assert more.reached is not None
+        deep, before, size = _DEEP if self.n_iter > _LONG else _DEEPEST, self.before, self.line.size
+        if more.t < deep * size:
+            return True
+        crawls = more.reached.raw.n_iter > _CRAWLS * len(more.a) and more.t < _LATE * size
+        if before is None or not (crawls and before.t > more.t):
+            return False
+        slope = math.log(before.share / more.share) / math.log(before.t / more.t)
+        return math.log(more.share / self.nu) > slope * math.log(more.t / (_NEVER * size))
