@@ -503,6 +503,10 @@ def test_a_search_that_is_stopped_says_so():
         machine = svmcore.train_svc(X, y, nu=0.4, time_limit=0.0)
     assert not machine.converged
     assert any("while looking for nu=0.4: the machine has share" in str(w.message) for w in caught)
+    with pytest.warns(svmcore.ConvergenceWarning) as caught:
+        machine = svmcore.train_svc(X, y, nu=0.4, callback=lambda _: True)
+    assert machine.status.name == "CALLBACK"
+    assert not any("alpha0" in str(w.message) for w in caught)  # a search for nu takes none
 
 
 @pytest.mark.compiled

@@ -71,5 +71,7 @@ def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: f
     if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
         limit, remedy = _OWN_LIMITS[solution.solver]
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
+    elif solution.nu is not None and "alpha0" in _REMEDIES[status]:  # which a search for nu does not take
+        warn(f"{status}: {lost}.", ConvergenceWarning)
     else:
         warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
