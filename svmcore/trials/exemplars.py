@@ -71,19 +71,6 @@ class _Stage(NamedTuple):
         own = KernelMatrix(some, kernel, function, cache_bytes=0).diagonal
         return np.concatenate([own[:, None], self.kernel(some, self.moved(self.X))], axis=1)
 
-    def matrices(self) -> Matrices:
-        """The kernel among the negatives, with seats for guests."""
-        points, (kernel, function, _) = self.moved(self.X), self.spec
-        with one_blas_thread:
-            return with_seats(whole_kernel(points, kernel, function, self.n_threads))
-
-    def intercepts(self, bias: FloatArray, weight: FloatArray, coef: Any) -> FloatArray:
-        """The intercepts for rows as they are."""
-        if self.centre is None:
-            return bias
-        X, Q = self.moved(self.X) @ self.centre, self.moved(self.Q[: len(bias)]) @ self.centre
-        return np.asarray(bias - (coef @ X + weight * Q))
-
     def crowd(self, begin: int, end: int, few: bool) -> Crowd:
         """The problems of some queries."""
         return guests_of(self.guests(begin, end), self.terms.C, self.weights, self.factors, few)  # type: ignore[arg-type]
@@ -195,6 +182,8 @@ def exemplars(
     >>> len(found), found.converged, found.decision_function(X).shape
     (1000, True, (200, 1000))
     """
+    from scipy import sparse
+
     begin, workers = time.perf_counter(), worker_count(n_jobs)
     if isinstance(kernel, str) and kernel == "precomputed":
         raise InputError(
@@ -206,13 +195,25 @@ def exemplars(
         feature_names=feature_names,
     )  # fmt: skip
     stage = _stage(Q, problem, C, border.sample_weights(sample_weight, problem.X.shape[0]), class_weight, workers)
-    m, matrices = stage.Q.shape[0], stage.matrices()
+    m, (own, function, _) = stage.Q.shape[0], stage.spec
+    with one_blas_thread:
+        matrices = with_seats(whole_kernel(stage.moved(stage.X), own, function, stage.n_threads))
     with new_control("exemplars", time_limit, callback, verbose) as control:
         few = expects_few(matrices, stage.crowd(0, min(TOGETHER, m), few=True), tol)
         ended = Ending(control, m)
         found = in_slices(_some, lambda a, b: (stage, matrices, few, tol, a, b), _SLICE, m, n_jobs, ended)
         got = [part for _, part in found]
-    return _joined(got, stage, tol, ended.status, begin)
+    told, weight = (np.concatenate([part[k] for part in got]) for k in range(2))
+    coef = sparse.csr_matrix(sparse.vstack([part[2] for part in got]))
+    violation, gap, primal, intercept = (np.ascontiguousarray(told[:, k]) for k in (VIOLATION, GAP, PRIMAL, BIAS))
+    if stage.centre is not None:  # for rows as they are
+        both = (stage.moved(rows) @ stage.centre for rows in (stage.X, stage.Q[: len(weight)]))
+        intercept = np.asarray(intercept - (coef @ next(both) + weight * next(both)))
+    Violations(tol).add(violation).speak()
+    return Exemplars(
+        weight, coef, intercept, violation, gap, gap / np.maximum(abs(primal), NONZERO), primal,
+        told[:, STEPS].astype(np.int64), tol, ended.status, time.perf_counter() - begin, stage,
+    )  # fmt: skip
 
 
 def _stage(Q: Any, problem: Any, C: float, weights: FloatArray | None, class_weight: Any, workers: int) -> _Stage:
@@ -241,16 +242,3 @@ def _some(stage: _Stage, matrices: Matrices, few: bool, tol: float, begin: int, 
     found = harvest(matrices, stage.crowd(begin, end, few), Manner(tol, False, False, True))
     seats = np.arange(end - begin)
     return found.told, found.coef[seats, seats % TOGETHER], sparse.csr_matrix(found.coef[:, TOGETHER:])
-
-
-def _joined(got: list[tuple[Any, ...]], stage: _Stage, tol: float, status: Status, begin: float) -> Exemplars:
-    from scipy import sparse
-
-    told, weight = (np.concatenate([part[k] for part in got]) for k in range(2))
-    coef = sparse.csr_matrix(sparse.vstack([part[2] for part in got]))
-    violation, gap, primal = (np.ascontiguousarray(told[:, k]) for k in (VIOLATION, GAP, PRIMAL))
-    Violations(tol).add(violation).speak()
-    return Exemplars(
-        weight, coef, stage.intercepts(told[:, BIAS], weight, coef), violation, gap, gap / np.maximum(abs(primal), NONZERO),
-        primal, told[:, STEPS].astype(np.int64), tol, status, time.perf_counter() - begin, stage,
-    )  # fmt: skip

@@ -18,8 +18,8 @@ from svmcore.base.parallel import worker_count
 from svmcore.kernel.matrix import available_threads
 from svmcore.problem import border
 from svmcore.train.functions import train_svc
-from svmcore.trials.labellings import Stack, Trial, Wording, checked_matrices, gram_of_rows, learned, setting_of
-from svmcore.trials.slices import CHUNK, Ending, Judged, Violations, in_slices, joined, of_stack, parts, pilots
+from svmcore.trials.labellings import Stack, Wording, checked_matrices, gram_of_rows, learned, setting_of
+from svmcore.trials.slices import CHUNK, Ending, Violations, in_slices, joined, of_stack, parts, pilots
 
 _ALL = 4  # arrays of the size of the decision values that are there at a time
 
@@ -130,7 +130,7 @@ def cross_val_many(
     codes, m = found.codes, len(found.codes) if stack is None else stack.m
     if len(codes) not in (1, m):
         raise InputError(f"Y has {len(codes)} columns for a stack of {m} matrices; give one column, or as many")
-    setting = replace(setting_of(form, found, weights, n, C, cv, groups, score, tol), keep=True)
+    setting = replace(setting_of(form, found, weights, C, cv, groups, score, tol), keep=True)
     if setting.all_costs:
         raise InputError('C="path" is for permutation_test; cv_path gives the score of one labelling for every C')
     border.memory(8.0 * _ALL * m * n * len(setting.costs), "the decision values", "give fewer columns at a time")
@@ -142,17 +142,13 @@ def cross_val_many(
         else:
             slices = in_slices(of_stack, lambda a, b: (setting, stack, codes, a, b), CHUNK, m, n_jobs, ended)
             got = [part for _, part in slices]
-    return _result(joined(got), setting, np.ndim(C) > 0, ended.status, time.perf_counter() - begin)
-
-
-def _result(got: Judged, setting: Trial, several: bool, status: Status, seconds: float) -> ManyFolds:
-    """The arrays without the axis of C where there is one value."""
+    all_of = joined(got)
     scores, decisions, violation, gap, primal = (
-        array if several else array[:, 0]
-        for array in (got.scores, got.decisions, got.violation, got.gap, got.primal) if array is not None
+        array if np.ndim(C) else array[:, 0]
+        for array in (all_of.scores, all_of.decisions, all_of.violation, all_of.gap, all_of.primal) if array is not None
     )  # fmt: skip
     Violations(setting.tol).add(violation).speak()
     return ManyFolds(
         scores, decisions, violation, gap, gap / np.maximum(np.abs(primal), NONZERO), setting.classes, setting.costs,
-        setting.score, setting.tol, status, seconds,
+        setting.score, setting.tol, ended.status, time.perf_counter() - begin,
     )  # fmt: skip

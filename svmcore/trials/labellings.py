@@ -217,17 +217,10 @@ def demand_size(n: int) -> None:
 
 
 def setting_of(
-    form: Wording,
-    found: Learned,
-    weights: FloatArray | None,
-    n: int,
-    C: Any,
-    cv: Any,
-    groups: Any,
-    score: Any,
-    tol: Any,
+    form: Wording, found: Learned, weights: FloatArray | None, C: Any, cv: Any, groups: Any, score: Any, tol: Any
 ) -> Trial:
     """Checked words."""
+    n, classes = found.codes.shape[1], found.classes
     loss = border.choice("loss", form.loss, LOSSES)
     if loss == "hinge" and form.epsilon is not None:
         raise InputError(
@@ -236,36 +229,25 @@ def setting_of(
     if loss != "hinge" and form.class_weight is not None:
         raise InputError(f"class_weight belongs to labels; with loss={loss!r} use sample_weight")
     epsilon = border.number("epsilon", 0.1 if form.epsilon is None else form.epsilon, low=0.0)
-    if isinstance(C, str):
-        costs = [_all_of(C, found)]
-    else:
-        costs = [border.cost(each, infinite=False) for each in np.atleast_1d(entered(C, "C")).tolist()]
+    if isinstance(C, str) and C != "path":
+        raise InputError(f'C={C!r} is not known; give a number, several, or, in permutation_test, "path" for every C')
+    if isinstance(C, str) and classes is None:
+        raise InputError('C="path" is for labels; with targets give a list of numbers')
+    given = [] if isinstance(C, str) else np.atleast_1d(entered(C, "C")).tolist()
+    costs = [np.nan] if isinstance(C, str) else [border.cost(each, infinite=False) for each in given]
     if not costs:
         raise InputError("C is an empty list; give a number, or several")
-    judge = make_judge(score, found.classes is not None, found.classes is not None and len(found.classes) > 2)
+    judge = make_judge(score, classes is not None, classes is not None and len(classes) > 2)
     tol = (USUAL_TOL if judge in COUNTED else EXACT_TOL) if tol is None else tol
+    factors = np.ones(2)
+    if classes is not None and isinstance(form.class_weight, str) and form.class_weight == "balanced":
+        factors = np.full(len(classes), -float(len(classes)))
+    elif classes is not None:
+        factors = labelling.class_factors(form.class_weight, classes, found.codes[0], None)
     return Trial(
-        make_plan(cv, n, found.classes, groups), judge, found.classes, np.array(costs), epsilon if loss != "hinge" else 0.0,
-        np.ones(n) if weights is None else weights, _factors(form, found), border.number("tol", tol, low=0.0, strict=True),
+        make_plan(cv, n, classes, groups), judge, classes, np.array(costs), epsilon if loss != "hinge" else 0.0,
+        np.ones(n) if weights is None else weights, factors, border.number("tol", tol, low=0.0, strict=True),
     )  # fmt: skip
-
-
-def _all_of(C: str, found: Learned) -> float:
-    """The cost that stands for all."""
-    if C != "path":
-        raise InputError(f'C={C!r} is not known; give a number, several, or, in permutation_test, "path" for every C')
-    if found.classes is None:
-        raise InputError('C="path" is for labels; with targets give a list of numbers')
-    return float("nan")
-
-
-def _factors(form: Wording, found: Learned) -> FloatArray:
-    """Factors of the costs by class; negative where folds decide."""
-    if found.classes is None:
-        return np.ones(2)
-    if isinstance(form.class_weight, str) and form.class_weight == "balanced":
-        return np.full(len(found.classes), -float(len(found.classes)))
-    return labelling.class_factors(form.class_weight, found.classes, found.codes[0], None)
 
 
 def checked_matrices(gram: Any) -> Matrices:

@@ -40,6 +40,11 @@ _MACHINES = {"SVC": "hinge", "SVR": "epsilon_insensitive"}
 _OF_LINEAR = ": it also makes its intercept small. SVC(kernel='linear'), or SVR, does not, and has the fast way"
 _AS_THEY_ARE = {"max_iter": -1, "break_ties": False, "multi_class": "ovo"}
 _THEIR_WORDS = ("C", "kernel", "gamma", "degree", "coef0")
+_WORDS = {
+    "C": 1.0, "loss": "hinge", "epsilon": None, "kernel": "rbf", "gamma": "scale", "degree": 3, "coef0": 0.0,
+    "class_weight": None, "tol": None,
+}  # fmt: skip
+"""Words of the problem that an estimator may say, and what they are where nobody does."""
 
 
 class _Triple(NamedTuple):
@@ -179,11 +184,7 @@ def permutation_test(
     True
     """
     begin = time.perf_counter()
-    words = {
-        "C": C, "loss": loss, "epsilon": epsilon, "kernel": kernel, "gamma": gamma, "degree": degree, "coef0": coef0,
-        "class_weight": class_weight, "tol": tol,
-    }  # fmt: skip
-    X, y, cv, n_permutations, words, exact = _sorted_words(data, (X, y, cv, n_permutations), words)
+    X, y, cv, n_permutations, words, exact = _sorted_words(data, (X, y, cv, n_permutations), locals())
     C, tol = words.pop("C"), words.pop("tol")
     form = Wording(**words, standardize=standardize, feature_names=feature_names, sample_weight=sample_weight)
     gram, weights = gram_of_rows(X, form, max(1, available_threads() // worker_count(n_jobs)))
@@ -191,7 +192,7 @@ def permutation_test(
     found = learned(y, n, form.loss, weights)
     if score is not None and scoring is not None:
         raise InputError("score and scoring are two names of one thing; give one of them")
-    setting = setting_of(form, found, weights, n, C, cv, groups, score if scoring is None else scoring, tol)
+    setting = setting_of(form, found, weights, C, cv, groups, score if scoring is None else scoring, tol)
     setting = replace(setting, word="permutation", keep=border.flag("pooled", pooled))
     if setting.all_costs and (pooled or maps or exact or setting.judge not in COUNTED):
         raise InputError(
@@ -205,16 +206,13 @@ def permutation_test(
     matrices = checked_matrices(gram)
     with new_control("permutation_test", time_limit, callback, 0) as control:
         run = _NullRun(setting, matrices, found, plan, n_jobs, control, bool(border.verbosity(verbose)))
-        run.go(order, _Maps.of(X, form, found, setting, matrices) if maps else None)
+        run.go(order, _Maps(X, form, found, setting, matrices) if maps else None)
         return run.result(time.perf_counter() - begin)
 
 
 def _sorted_words(data: tuple[Any, ...], named: tuple[Any, ...], words: dict[str, Any]) -> tuple[Any, ...]:
     """Both forms of the call: (X, y, cv, n_permutations, the words of the problem, whether an estimator came first)."""
-    usual = {
-        "C": 1.0, "loss": "hinge", "epsilon": None, "kernel": "rbf", "gamma": "scale", "degree": 3, "coef0": 0.0,
-        "class_weight": None, "tol": None,
-    }  # fmt: skip
+    own = {name: words[name] for name in _WORDS if words[name] is not None}
     estimator = hasattr(data[0], "get_params") if data else False
     names = ("X", "y", "cv", "n_permutations")
     given = data[1:] if estimator else data
@@ -226,14 +224,10 @@ def _sorted_words(data: tuple[Any, ...], named: tuple[Any, ...], words: dict[str
     X, y, cv, count = (*given, *named[len(given) :])
     if X is None or y is None:
         raise InputError("give X and y: permutation_test(X, y, ...), or permutation_test(estimator, X, y, ...)")
-    if estimator:
-        own = {name: value for name, value in words.items() if value is not None}
-        if own:
-            raise InputError(f"{next(iter(own))} is a parameter of the estimator; set it there")
-        usual |= words_of(data[0])
-    else:
-        usual |= {name: value for name, value in words.items() if value is not None}
-    return X, y, cv, (_AS_SCIKIT if estimator else _USUAL) if count is None else count, usual, estimator
+    if estimator and own:
+        raise InputError(f"{next(iter(own))} is a parameter of the estimator; set it there")
+    found = _WORDS | (words_of(data[0]) if estimator else own)
+    return X, y, cv, (_AS_SCIKIT if estimator else _USUAL) if count is None else count, found, estimator
 
 
 def words_of(estimator: Any) -> dict[str, Any]:
@@ -272,17 +266,7 @@ def _plan(
 class _Maps:
     """Weights of the features of machines trained on all rows, made in blocks."""
 
-    def __init__(self, X: Any, setting: Trial, matrices: Matrices, codes: Any) -> None:
-        self.X, self.setting, self.matrices = X, setting, matrices
-        self.folds = FoldNumbers(np.ones((1, codes.shape[1]), np.int64), 1)
-        self.inverse = pilot(matrices, self._crowd(codes[:1]), setting.tol)
-        self.map = self._of(codes)[0]
-        self.maxima: list[FloatArray] = []
-        self.reached = np.zeros(self.map.shape)
-
-    @staticmethod
-    def of(X: Any, form: Wording, found: Learned, setting: Trial, matrices: Matrices) -> _Maps:
-        """The map of the true labels, and room for what permutations reach."""
+    def __init__(self, X: Any, form: Wording, found: Learned, setting: Trial, matrices: Matrices) -> None:
         if form.kernel == "precomputed" or callable(form.kernel):
             raise InputError(
                 f"maps=True needs features, and kernel={form.kernel!r} has none; give X and a kernel by name"
@@ -295,8 +279,14 @@ class _Maps:
             raise InputError(
                 "maps=True gives weights of the features as they are; standardize X first, and leave standardize out"
             )
-        points = border.features(X)
-        return _Maps(points if is_sparse(points) else np.asarray(points, np.float32), setting, matrices, found.codes)
+        points, codes = border.features(X), found.codes
+        self.X = points if is_sparse(points) else np.asarray(points, np.float32)
+        self.setting, self.matrices = setting, matrices
+        self.folds = FoldNumbers(np.ones((1, codes.shape[1]), np.int64), 1)
+        self.inverse = pilot(matrices, self._crowd(codes[:1]), setting.tol)
+        self.map = self._of(codes)[0]
+        self.maxima: list[FloatArray] = []
+        self.reached = np.zeros(self.map.shape)
 
     def _crowd(self, codes: Any) -> Any:
         return self.setting.crowd(codes, (1, 0), self.folds, self.setting.costs[0])
@@ -363,24 +353,19 @@ class _NullRun:
             done = sum(map(len, found))
             own = codes[done : done + len(part.scores)]
             scores = pooled_scores(self.setting, part.decisions, own) if self.plan.pooled else part.scores
-            means = scores.mean(axis=-1)
-            self._demand_numbers(scores, first + done)
+            means, wrong = scores.mean(axis=-1), ~np.isfinite(scores)
+            if wrong.any():  # as of a fold that validates one class only
+                p, _, fold = (int(k[0]) for k in np.nonzero(wrong))
+                judge = self.setting.judge
+                raise InputError(
+                    f"permutation {first + done + p}: {judge if isinstance(judge, str) else 'the score'} of fold {fold} is "
+                    f"{scores[wrong][0]}: it validates rows of one class or one value only; use stratified folds (cv=5), "
+                    "fewer of them, or pooled=True"
+                )
             best = means.argmax(axis=1)
             places.append(self.setting.costs[best] if part.best is None else part.best)
             found.append(means[np.arange(len(means)), best])
         return np.concatenate(found), np.concatenate(places)
-
-    def _demand_numbers(self, scores: FloatArray, first: int) -> None:
-        """Refuse scores that are no numbers, as of a fold that validates one class only."""
-        wrong = ~np.isfinite(scores)
-        if wrong.any():
-            p, _, fold = (int(k[0]) for k in np.nonzero(wrong))
-            judge = self.setting.judge
-            name = judge if isinstance(judge, str) else "the score"
-            raise InputError(
-                f"permutation {first + p}: {name} of fold {fold} is {scores[wrong][0]}: it validates rows of one class "
-                "or one value only; use stratified folds (cv=5), fewer of them, or pooled=True"
-            )
 
     def _count(self, scores: FloatArray) -> None:
         """Take scores of further permutations, in their order, up to where every column is decided."""
@@ -433,24 +418,20 @@ class _NullRun:
         """What is complete."""
         self.violations.machines = self.n_fits
         self.violations.speak()
-        m = len(self.true)
+        m, maps, setting = len(self.true), self.maps, self.setting
         every = np.concatenate(self.scores) if self.scores else np.empty((0, m))
-        pvalues, side = self._pvalues(), self.reached[self.plan.side]
-        single = m == 1
         if self.plan.largest:
             every = every.max(axis=1) if len(every) else np.empty(0)
-        elif single:
+        elif m == 1:
             every = every[:, 0]
-        maps = self.maps
-        out = PermutationTest(
-            float(self.true[0]) if single else self.true, every, float(pvalues[0]) if single else pvalues
-        )
-        out.n_permutations, out.seconds, out.status, out.n_fits = self.n, seconds, self.status, self.n_fits
-        out.n_reached, out.C = (int(side[0]), float(self.C[0])) if single else (side, self.C)
-        out.violation = float("nan") if self.setting.all_costs else self.violations.worst
-        out.relative_gap, out.alternative = self.relative_gap, self.plan.alternative
-        out.scoring = self.setting.score
-        out.map = None if maps is None else maps.map
-        out.map_maxima = None if maps is None else np.concatenate([np.empty(0), *maps.maxima])
-        out.map_pvalues = None if maps is None else (maps.reached + 1.0) / (self.n + 1.0)
+        told: Any = self.true, self._pvalues(), self.C, self.reached[self.plan.side]
+        score, pvalue, C, reached = told if m > 1 else (each[0].item() for each in told)
+        out = PermutationTest(score, every, pvalue)
+        vars(out).update(
+            n_permutations=self.n, n_reached=reached, C=C, violation=np.nan if setting.all_costs else self.violations.worst,
+            relative_gap=self.relative_gap, n_fits=self.n_fits, seconds=seconds, status=self.status, scoring=setting.score,
+            alternative=self.plan.alternative, map=None if maps is None else maps.map,
+            map_pvalues=None if maps is None else (maps.reached + 1.0) / (self.n + 1.0),
+            map_maxima=None if maps is None else np.concatenate([np.empty(0), *maps.maxima]),
+        )  # fmt: skip
         return out

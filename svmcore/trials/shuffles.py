@@ -31,7 +31,11 @@ def _own_order(permutations: Any, n: int) -> Iterator[IntArray]:
 
 def shuffles(n: int, count: int, groups: Any, random_state: Any) -> Iterator[IntArray]:
     """Shuffled row numbers, as scikit-learn draws them."""
-    source = _random_source(random_state)
+    source: Any = random_state
+    if random_state is None:
+        source = np.random.RandomState()
+    elif not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
+        source = np.random.RandomState(border.integer("random_state", random_state, low=0, high=2**32 - 1))
     if groups is None:
         return (source.permutation(n) for _ in range(count))
     owner = group_numbers(groups, n)
@@ -40,20 +44,11 @@ def shuffles(n: int, count: int, groups: Any, random_state: Any) -> Iterator[Int
         raise InputError(
             "every row is a group of its own, so that nothing can be shuffled; give larger groups, or none"
         )
-    return (_within(members, n, source) for _ in range(count))
 
+    def within() -> IntArray:
+        out = np.arange(n)
+        for rows in members:
+            out[rows] = source.permutation(out[rows])
+        return out
 
-def _within(members: list[IntArray], n: int, source: Any) -> IntArray:
-    out = np.arange(n)
-    for rows in members:
-        out[rows] = source.permutation(out[rows])
-    return out
-
-
-def _random_source(random_state: Any) -> Any:
-    """A number, None, a RandomState or a Generator."""
-    if random_state is None:
-        return np.random.RandomState()
-    if isinstance(random_state, (np.random.RandomState, np.random.Generator)):
-        return random_state
-    return np.random.RandomState(border.integer("random_state", random_state, low=0, high=2**32 - 1))
+    return (within() for _ in range(count))

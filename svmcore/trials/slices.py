@@ -6,6 +6,7 @@ A slice depends on numbers only. So results are the same for any number of worke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,16 +70,6 @@ def part_of(setting: Trial, matrices: Matrices, inverse: list[bool], codes: Any,
     )  # fmt: skip
 
 
-class _Known(NamedTuple):
-    """Folds as a splitter: rows may be validated several times, or never."""
-
-    folds: list[tuple[IntArray, IntArray]]
-
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> list[tuple[IntArray, IntArray]]:
-        """The folds."""
-        return self.folds
-
-
 def _of_all_costs(setting: Trial, matrices: Matrices, codes: Any, first: int) -> Judged:
     """`part_of` where the score of a labelling is the best one over every C, from exact paths."""
     assert setting.classes is not None
@@ -91,8 +82,11 @@ def _of_all_costs(setting: Trial, matrices: Matrices, codes: Any, first: int) ->
         setting.demand(row[None], rounds, first + p)
         every = [(each.folds[0], k) for each in rounds for k in range(each.n_folds)]
         folds = [(np.flatnonzero((own != k) & (own >= 0)), np.flatnonzero(own == k)) for own, k in every]
+        splitter = SimpleNamespace(
+            split=lambda *_, folds=folds: folds
+        )  # which may leave rows out several times, or never
         found = cv_path(
-            matrices.double[:, :n], setting.classes[row], cv=_Known(folds), kernel="precomputed", score=setting.judge,
+            matrices.double[:, :n], setting.classes[row], cv=splitter, kernel="precomputed", score=setting.judge,
             sample_weight=setting.weights, weight_score=False, class_weight=share,
         )  # fmt: skip
         told.append((1.0 - found.best_error, found.stats["max_gap"], found.best_C))
@@ -104,10 +98,10 @@ def _merged(values: list[FloatArray]) -> FloatArray:
     """Decision values of several rounds: the mean where a row is left out several times, NaN where it never is."""
     if len(values) == 1:
         return values[0]
-    known = [~np.isnan(each) for each in values]
-    count = np.sum(known, axis=0)
-    total = np.sum([np.where(there, each, 0.0) for there, each in zip(known, values, strict=True)], axis=0)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    every = np.stack(values)
+    known = ~np.isnan(every)
+    count = known.sum(axis=0)
+    return np.where(count > 0, np.where(known, every, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _scores(setting: Trial, codes: Any, values: FloatArray, rounds: FoldNumbers) -> FloatArray:
@@ -151,9 +145,9 @@ def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:
 
 def labellings_of_a_slice(setting: Trial, codes: Any) -> int:
     """How many labellings are done in one go. It depends on numbers only."""
-    if setting.all_costs:
-        return 1
     least = 1
+    if setting.all_costs:
+        return least
     if setting.own is not None and setting.plan.fixed is not None:  # these share the kernel values of a fold
         least = max(1, min(TOGETHER, _KEPT // codes.shape[1]))
     return max(least, SLICE // sum(each.n_folds for each in setting.plan.rounds(codes[:1])))
@@ -244,8 +238,8 @@ def pooled_scores(setting: Trial, decisions: Any, codes: Any) -> FloatArray:
     """The score of all rows that were validated, as of one fold: (labellings, costs, 1)."""
     several = setting.classes is not None and len(setting.classes) > 2
     out = []
-    for j in range(len(setting.costs)):
-        values = decisions[:, j] if several else decisions[:, j, :, None]
+    for each in np.moveaxis(decisions, 1, 0):
+        values = each if several else each[..., None]
         folds = np.where(np.isnan(values[..., 0]), 1, 0)
         out.append(_scores(setting, codes, values, FoldNumbers(folds, 1)))
     return np.stack(out, axis=1)

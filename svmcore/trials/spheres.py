@@ -101,18 +101,33 @@ def searchlight(
         raise InputError(f"y has {len(found.codes)} columns, and searchlight tests one; call it for each")
     if np.asarray(C).dtype.kind == "U" or np.ndim(C):
         raise InputError(f"searchlight takes one number for C, not {C!r}; call it for each")
-    setting = replace(setting_of(form, found, weights, n, C, cv, groups, score, tol), word="permutation")
+    setting = replace(setting_of(form, found, weights, C, cv, groups, score, tol), word="permutation")
     count = border.integer("n_permutations", n_permutations, low=0)
     rows = np.array([np.arange(n), *shuffles(n, count, groups, random_state)])
     codes = np.ascontiguousarray(found.codes[0][rows])
-    tally = _Tally(source.m, count, setting.tol)
+    scores, reached = np.full(source.m, np.nan), np.zeros(source.m)
+    maxima, violations = np.full(count, -np.inf), Violations(setting.tol)
     with new_control("searchlight", time_limit, callback, verbose) as control:
         ended = Ending(control, source.m)
         for first, part in in_slices(
             _some, lambda a, b: (setting, source, codes, a, b), CHUNK, source.m, n_jobs, ended
         ):
-            tally.add(first, part)
-    return tally.result(setting, ended.status, time.perf_counter() - begin)
+            for k, each in enumerate(part, first):
+                if each is not None:
+                    means = each.scores[:, 0].mean(axis=1)
+                    scores[k], reached[k] = means[0], np.count_nonzero(means[1:] >= means[0] - TIE)
+                    np.maximum(maxima, means[1:], out=maxima)
+                    violations.add(each.violation)
+    violations.speak()
+    known, corrected = np.isfinite(scores), np.full(source.m, np.nan)
+    pvalues = np.where(known & (count > 0), (1.0 + reached) / (1.0 + count), np.nan)
+    if count and ended.status.ok:
+        over = count - np.searchsorted(np.sort(maxima), np.where(known, scores, np.inf) - TIE)
+        corrected = np.where(known, (1.0 + over) / (1.0 + count), np.nan)
+    return Searchlight(
+        scores, pvalues, corrected, maxima if ended.status.ok else np.full(count, np.nan), violations.worst,
+        violations.machines, setting.score, ended.status, time.perf_counter() - begin,
+    )  # fmt: skip
 
 
 class _SphereGroups:
@@ -164,38 +179,3 @@ def _some(setting: Trial, source: Any, codes: Any, begin: int, end: int) -> list
     """All labellings over the groups begin .. end - 1."""
     grams = map(source.gram, range(begin, end))
     return [None if gram is None else of_gram(setting, gram, codes) for gram in grams]
-
-
-class _Tally:
-    """What is kept of all groups: scores, counts, and the largest score of every permutation."""
-
-    def __init__(self, m: int, permutations: int, tol: float) -> None:
-        self.scores, self.reached = np.full(m, np.nan), np.zeros(m)
-        self.maxima = np.full(permutations, -np.inf)
-        self.violations = Violations(tol)
-
-    def add(self, first: int, part: list[Judged | None]) -> None:
-        """Count some groups."""
-        for k, each in enumerate(part, first):
-            if each is not None:
-                scores = each.scores[:, 0].mean(axis=1)
-                self.scores[k] = scores[0]
-                self.reached[k] = np.count_nonzero(scores[1:] >= scores[0] - TIE)
-                np.maximum(self.maxima, scores[1:], out=self.maxima)
-                self.violations.add(each.violation)
-
-    def result(self, setting: Trial, status: Status, seconds: float) -> Searchlight:
-        """The p-values of what is complete."""
-        told = self.violations
-        told.speak()
-        count, known = len(self.maxima), np.isfinite(self.scores)
-        pvalues = np.where(known & (count > 0), (1.0 + self.reached) / (1.0 + count), np.nan)
-        corrected = np.full(len(self.scores), np.nan)
-        if count and status.ok:
-            ordered = np.sort(self.maxima)
-            over = count - np.searchsorted(ordered, np.where(known, self.scores, np.inf) - TIE)
-            corrected = np.where(known, (1.0 + over) / (1.0 + count), np.nan)
-        maxima = self.maxima if status.ok else np.full(count, np.nan)
-        return Searchlight(
-            self.scores, pvalues, corrected, maxima, told.worst, told.machines, setting.score, status, seconds
-        )  # fmt: skip
