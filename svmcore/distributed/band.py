@@ -130,7 +130,9 @@ class Bands:
                 raise Halted
             taken, shares = self._take(at, share)
             if not self._has_room(taken, shares):
-                at = self._rebalanced(at)
+                ends = at.bias - at.largest, at.bias + at.largest
+                bias = self._crossing("bias", ends, at, at, lambda _, below: below - self.upper)[0]
+                at = self._move(at, at._replace(bias=bias), 0.0)._replace(bias=bias)  # where all sides sum to zero
                 taken, shares = self._take(at, share)
                 if not self._has_room(taken, shares):
                     raise Fruitless("a band does not hold the balance of the classes")
@@ -223,12 +225,6 @@ class Bands:
         least, most = float(lower.sum()), float(upper.sum())
         edge = ROOM * (most - least)
         return not self.equality or not self.rest.total or least + edge < -self.rest.total < most - edge
-
-    def _rebalanced(self, at: _Centre) -> _Centre:
-        """The bias at which the sum over the sides of the margin is zero."""
-        ends = at.bias - at.largest, at.bias + at.largest
-        bias = self._crossing("bias", ends, at, at, lambda _, below: below - self.upper)[0]
-        return self._move(at, at._replace(bias=bias), 0.0)._replace(bias=bias)
 
     def _solve(
         self, taken: list[Taken], shares: tuple[float, float], at: _Centre, exact: bool

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
-from svmcore._types import DualQP, FloatArray, Kernel
+from svmcore._types import DualQP, FloatArray, IntArray, Kernel
 from svmcore.base.door import entered
 from svmcore.kernel.points import is_sparse
 from svmcore.problem import border, formulations, labelling
@@ -85,16 +85,6 @@ def _real(X: Any, name: str) -> Any:
     if array.dtype.char in _SMALL:
         return array.astype(np.float32)
     return border.features(X, name) if len(array) else np.empty(array.shape)
-
-
-def _check_finite(block: Any, first: int, name: str) -> None:
-    largest = min(border.LARGEST, float(np.finfo(block.dtype).max))
-    if not (np.abs(block) <= largest).all():
-        row, column = np.argwhere(~(np.abs(block) <= largest))[0]
-        raise InputError(
-            f"{name} contains {block[row, column]} at row {first + int(row)}, column {int(column)}; "
-            "remove or impute missing and infinite values first"
-        )
 
 
 def checked(source: Any, kind: str) -> Piece:
@@ -175,7 +165,13 @@ def summary(source: Any, kind: str) -> Summary:
     rows = BLOCK if is_sparse(X) else max(_LEAST_ROWS, _BLOCK // max(d, 1))
     for first, block in blocks(X, rows):
         if not is_sparse(block):  # `_real` has looked at others
-            _check_finite(block, first, f"part {source.name}")
+            strange = ~(np.abs(block) <= min(border.LARGEST, float(np.finfo(block.dtype).max)))
+            if strange.any():
+                row, column = np.argwhere(strange)[0]
+                raise InputError(
+                    f"part {source.name} contains {block[row, column]} at row {first + int(row)}, column {int(column)}; "
+                    "remove or impute missing and infinite values first"
+                )
         moments = _join(*moments, _moments(block, w[first : first + block.shape[0]]))
     labels: NDArray[Any] = np.empty(0)
     counts: FloatArray = np.zeros(0)
@@ -223,10 +219,6 @@ class Whole(NamedTuple):
         return float((self.spread.sum() / self.weight + step @ step) / self.features)
 
 
-def _words(labels: NDArray[Any]) -> bool:
-    return labels.dtype.kind in "SU"
-
-
 def together(parts: list[Summary]) -> Whole:
     """Join the summaries, in the order of the parts; refuses parts that do not fit together."""
     filled = [part for part in parts if part.rows]
@@ -239,7 +231,8 @@ def together(parts: list[Summary]) -> Whole:
             f"X has 0 feature(s) (shape=({first.rows}, 0)) while a minimum of 1 is required; give at least one"
         )
     named = next((part for part in filled if part.names is not None), first)
-    for part in filled:
+    words = [part.labels.dtype.kind in "SU" for part in filled]
+    for part, of_words in zip(filled, words, strict=True):
         if part.sparse != first.sparse:
             raise InputError(
                 f"part {first.name} is {'sparse' if first.sparse else 'dense'} and part {part.name} is not; "
@@ -255,10 +248,10 @@ def together(parts: list[Summary]) -> Whole:
                 f"part {with_them.name} has weights and part {without.name} has none; give weights to every part, ones "
                 "where all rows are alike, or to none"
             )
-        if _words(part.labels) != _words(first.labels):
-            numbers, words = (first, part) if _words(part.labels) else (part, first)
+        if of_words != words[0]:
+            numbers, strings = (first, part) if of_words else (part, first)
             raise InputError(
-                f"the labels of part {numbers.name} are numbers and those of part {words.name} are strings; give labels of "
+                f"the labels of part {numbers.name} are numbers and those of part {strings.name} are strings; give labels of "
                 "one type"
             )
         if part.names is not None and part.names != named.names:
@@ -326,6 +319,13 @@ class Part:
         """What schedulers should count: rows in memory and variables."""
         rows = 0 if self._source is not None or is_sparse(self.X) else self.X.nbytes
         return rows + sum(array.nbytes for array in self.qp[:5])
+
+
+def coefficients_of(qp: DualQP, beta: FloatArray, n: int) -> tuple[IntArray, FloatArray]:
+    """The rows with a signed coefficient, and these."""
+    coef = formulations.to_coef(qp, beta, n)
+    rows = np.flatnonzero(coef)
+    return rows, coef[rows]
 
 
 def rows_of(source: Any, task: Assignment) -> Any:

@@ -394,8 +394,3 @@ def _decided(fit: Rounds, found: list[scan.Decisive], handles: list[Any]) -> tup
     qp = DualQP(c, lower, upper, diag, np.arange(len(c)), fit.task.equality)
     v = measures.residual(qp, beta, product)
     return measures.violation(qp, beta, v), measures.bias(qp, beta, v)
-
-
-def success(fit: Rounds) -> Status:
-    """How a run ends that has met its tolerance: after negative curvature it may stand at a local optimum."""
-    return Status.STATIONARY if fit.bent and not fit.convex else Status.CONVERGED

@@ -17,7 +17,7 @@ import numpy as np
 from svmcore._control import Control
 from svmcore._types import LANES, DualQP, FloatArray, IntArray, Kernel, KernelKind, Status
 from svmcore.base.threads import one_blas_thread, split
-from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks
+from svmcore.distributed.parts import BLOCK, Assignment, Part, blocks, coefficients_of
 from svmcore.distributed.sums import Sums, measured
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import dense_points, is_sparse, packed_rows, packed_weights, padded, sparse_points, stacked
@@ -165,7 +165,8 @@ def start(part: Part, share: float, tol: float, time_left: float | None, n_threa
     rows = part.X if is_sparse(part.X) else np.array(part.X, dtype=np.float64)
     K = KernelMatrix(rows, part.task.kernel, cache_bytes=_START_BYTES, n_threads=n_threads)
     own = qp._replace(lower=share * qp.lower, upper=share * qp.upper, diag=qp.diag / share)
-    raw = _solver(K).run(SolverTask(own, K, _control(time_left), max(tol, _START_TOL * unit), zero))
+    control = Control(time_limit=time_left, callback=None, verbose=0)
+    raw = _solver(K).run(SolverTask(own, K, control, max(tol, _START_TOL * unit), zero))
     beta = raw.beta / share
     for bound, given in ((own.lower, qp.lower), (own.upper, qp.upper)):  # exactly at its bound is at its bound
         beta = np.where(raw.beta == bound, given, beta)
@@ -179,13 +180,9 @@ def _solver(K: KernelMatrix) -> Any:
     return interior if interior.has_features(K) else newton
 
 
-def _control(time_left: float | None) -> Control:
-    return Control(time_limit=time_left, callback=None, verbose=0)
-
-
 def support(part: Part, beta: FloatArray) -> Change:
     """The rows with a coefficient, and these; of a linear kernel over dense rows one row, which is their sum."""
-    rows, coef = coefficients(part, ScanState(beta, beta))
+    rows, coef = coefficients_of(part.qp, beta, part.n)
     if part.task.kernel.kind == KernelKind.LINEAR and not is_sparse(part.X):
         w = np.zeros((1, part.task.n_features))
         for first in range(0, len(rows), BLOCK):
@@ -260,7 +257,7 @@ def correct(
     """
     X = X[rows] if is_sparse(X) else np.array(X[rows], dtype=np.float64)
     K = KernelMatrix(X, kernel, cache_bytes=_CORRECT_BYTES, n_threads=n_threads)
-    task = SolverTask(qp, K, control or _control(None), tol, np.zeros(len(qp.c)))
+    task = SolverTask(qp, K, control or Control(time_limit=None, callback=None, verbose=0), tol, np.zeros(len(qp.c)))
     raw = _solver(K).run(task)
     if raw.status is Status.LIMITED:
         raw = block.run(task)
@@ -322,9 +319,7 @@ def balance(part: Part, beta: FloatArray) -> Sums:
 
 def coefficients(part: Part, state: ScanState) -> tuple[IntArray, FloatArray]:
     """Rows with a coefficient, and these."""
-    coef: FloatArray = np.bincount(part.qp.point, weights=state.beta, minlength=part.n).astype(np.float64)
-    rows = np.flatnonzero(coef)
-    return rows, coef[rows]
+    return coefficients_of(part.qp, state.beta, part.n)
 
 
 def vectors(part: Part, state: ScanState) -> tuple[IntArray, FloatArray, Any]:

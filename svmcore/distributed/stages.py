@@ -17,7 +17,7 @@ import numpy as np
 from svmcore._kernels import weighted_gram
 from svmcore._types import LANES, DualQP, FloatArray, IntArray
 from svmcore.base.threads import one_blas_thread
-from svmcore.distributed.parts import BLOCK, Assignment, Part
+from svmcore.distributed.parts import BLOCK, Assignment, Part, coefficients_of
 from svmcore.distributed.sums import Sums, measured
 from svmcore.kernel.points import is_sparse, padded
 from svmcore.solvers import _ipm_jit as ipm
@@ -291,6 +291,4 @@ def take(
 
 def coefficients(part: LinearPart, state: LinearState) -> tuple[IntArray, FloatArray]:
     """Rows with a signed coefficient, and these."""
-    coef = np.bincount(part.qp.point, weights=state.exact, minlength=part.rows).astype(np.float64)
-    index = np.flatnonzero(coef)
-    return index, coef[index]
+    return coefficients_of(part.qp, state.exact, part.rows)

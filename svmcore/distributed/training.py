@@ -255,8 +255,8 @@ def fit_kernel(problem: Setup, reason: str = "") -> PartsSolution:
                 break
             # fields that are computed afresh, and on from there
             status = fit.run(fit.refresh) if attempt < _ATTEMPTS - 1 else Status.PRECISION
-    if status is Status.CONVERGED:
-        status = rounds.success(fit)
+    if status is Status.CONVERGED and fit.bent and not fit.convex:  # it may stand at a local optimum
+        status = Status.STATIONARY
     pairs, coef = fit.pairs(fit.stand.states), None
     if task.kernel.kind == KernelKind.LINEAR:
         coef = np.sum(engine.gather(engine.run(scan.weights, pairs)), axis=0)
@@ -282,8 +282,7 @@ def _answer(problem: Setup, status: Status, at: Standing, stats: dict[str, Any],
         classes = np.array([False, True] if classes[0] is None else classes)
     return PartsSolution(
         certificate=Certificate(-at.dual, primal, at.gap, relative, at.violation, 0.0, at.bias), status=status,
-        n_support=at.support, n_free=at.free,
-        fit_seconds=problem.seconds,
+        n_support=at.support, n_free=at.free, fit_seconds=problem.seconds,
         rows=[part.rows for part in whole.parts], parts=[part.name for part in whole.parts], classes=classes,
         kernel=task.kernel, terms=problem.terms, columns=Columns(task.n_features, whole.names), engine=problem.engine.name,
         stats=stats | {"lost": problem.engine.losses()}, **more,
