@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 from typing import Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import _class_weights, _listed, check_outputs, load_machine
+from svmcore.cli.files import check_outputs, class_weights, load_machine, wanted
 from svmcore.cli.output import Report, percent
-from svmcore.data import Wanted, read
+from svmcore.data import read
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -26,9 +25,9 @@ def verify(args: argparse.Namespace) -> int:
     first = model.machines[0] if hasattr(model, "machines") else model
     data, weights = args.data, None
     if isinstance(first, Solution):
-        data = data_of(args.data, first, Wanted(args.label, args.header, _listed(args.drop), typed=True))
+        data = data_of(args.data, first, wanted(args))
         if args.class_weight is not None:
-            weights = _class_weights(args.class_weight, data.y)
+            weights = class_weights(args.class_weight, data.y)
     found = audited(model, data, C=C, epsilon=args.epsilon, class_weight=weights, tol=args.tol)
     report = Report(args)
     report.facts |= {"data": args.data, "ok": found.ok}
@@ -69,11 +68,12 @@ def _add_terms(report: Report, found: Any) -> None:
 
 def convert(args: argparse.Namespace) -> int:
     """Write a model or a data set in another format."""
+    from svmcore.data.writing import data_writer
     from svmcore.models.files import is_model
 
     check_outputs(args)
     report = Report(args)
-    if os.path.isfile(args.source) and is_model(args.source):
+    if is_model(args.source):
         model = load_machine(args.source)
         to = args.to or ("npz" if args.output.endswith(".npz") else "libsvm")
         if (to == "libsvm" and (hasattr(model, "_data") or hasattr(model, "noise"))) or hasattr(model, "_study"):
@@ -81,23 +81,14 @@ def convert(args: argparse.Namespace) -> int:
         report.write(args.output, model.save if to == "npz" else functools.partial(model.save, format="libsvm"))
         what = f"a model in {'svmcore' if to == 'npz' else 'LIBSVM'}'s format"
     else:
-        what = _data(report, args)
+        if args.to is not None:
+            raise InputError("--to is for models; of data the end of the name says the format")
+        table = read(args.source, wanted(args))
+        if table.known is not None:
+            raise InputError(f"{args.source}: some rows have no label; remove them, or leave the column out")
+        names = None if table.names is None else list(table.names)
+        report.write(args.output, data_writer(args.output, table.X, table.y, names, table.label_name or "label"))
+        what = f"{table.X.shape[0]:,} points, {table.X.shape[1]:,} features"
     report.facts["source"] = args.source
     report.tell("written", report.written, f"{report.written[0]}: {what}")
     return report.end()
-
-
-def _data(report: Report, args: argparse.Namespace) -> str:
-    from svmcore.data.writing import data_writer
-
-    if args.to is not None:
-        raise InputError("--to is for models; of data the end of the name says the format")
-    table = read(
-        args.source,
-        Wanted(args.label, args.header, _listed(args.drop), categorical=_listed(args.categorical), typed=True),
-    )
-    if table.known is not None:
-        raise InputError(f"{args.source}: some rows have no label; remove them, or leave the column out")
-    names = None if table.names is None else list(table.names)
-    report.write(args.output, data_writer(args.output, table.X, table.y, names, table.label_name or "label"))
-    return f"{table.X.shape[0]:,} points, {table.X.shape[1]:,} features"

@@ -12,8 +12,8 @@ from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
 from svmcore.cli.options import typed
-from svmcore.cli.output import Report, at_work, interval, number, percent, say, warnings_as_lines
-from svmcore.cli.report import add_classified, add_data, add_regressed, add_solution
+from svmcore.cli.output import Report, followed, interval, number, percent, warnings_as_lines
+from svmcore.cli.report import add_agreement, add_classified, add_data, add_solution
 
 if TYPE_CHECKING:
     from svmcore.cv import PathCV
@@ -26,13 +26,8 @@ def cross_validated(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> P
     """Cross-validation over every C, with progress and its warnings after it."""
     from svmcore.cv import cv_path
 
-    with at_work(name, quiet) as (progress, caught):
-        found = cv_path(X, y, callback=progress, **options)
-        if found.ended == "interrupted":
-            caught.clear()
-    if found.ended == "interrupted":
-        say(f"interrupted; {len(found.folds)} folds are complete")
-    return found
+    follow = functools.partial(cv_path, X, y, **options)
+    return followed(name, quiet, follow, lambda found: f"{len(found.folds)} folds are complete")
 
 
 def curve_of(found: PathCV) -> StepCurve:
@@ -95,7 +90,12 @@ def cv(args: argparse.Namespace) -> int:
     add_cv(report, found, args.rule)
     add_solution(report, machine)
     if test is not None:
-        _add_test(report, args, machine, found.classes, test)
+        inner: Any = found.classes
+        predicted, where = machine.predict(test[0]), f"of {test[1].size:,} rows of {args.test}"
+        if args.one_class:  # what is inside is of the class that was learned
+            add_classified(report, inner[(predicted > 0).astype(int)], test[1], inner, where)
+        else:
+            add_agreement(report, machine, predicted, test[1], where)
     if args.plot:
         from svmcore.plots.cv import save_cv
 
@@ -111,17 +111,6 @@ def cv(args: argparse.Namespace) -> int:
         following = f"svmcore cv {quote(args.data)} --one-class{again} -o model.npz"
     report.tell("next", following)
     return report.end(report.interrupted, found.ended == "done" and machine.converged)
-
-
-def _add_test(report: Report, args: argparse.Namespace, machine: Any, classes: Any, test: tuple[Any, Any]) -> None:
-    """How good the machine is on other data."""
-    predicted, where = machine.predict(test[0]), f"of {test[1].size:,} rows of {args.test}"
-    if args.svr:
-        add_regressed(report, predicted, test[1], where)
-    elif args.one_class:  # what is inside is of the class that was learned
-        add_classified(report, classes[(predicted > 0).astype(int)], test[1], classes, where)
-    else:
-        add_classified(report, predicted, test[1], machine.classes, where)
 
 
 def _loss(args: argparse.Namespace) -> dict[str, Any]:

@@ -51,20 +51,19 @@ def check_outputs(args: argparse.Namespace) -> None:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 
 
-def _listed(given: list[str]) -> tuple[str, ...]:
-    return tuple(name.strip() for names in given for name in names.split(","))
-
-
-def _wanted(args: argparse.Namespace) -> Wanted:
+def wanted(args: argparse.Namespace) -> Wanted:
     """What the options say about reading a file."""
     label = None if getattr(args, "one_class", False) and args.command == "train" and args.label == -1 else args.label
-    categorical = _listed(getattr(args, "categorical", []))
-    unknown = getattr(args, "unknown", "error")
+    drop, categorical = (
+        tuple(name.strip() for names in getattr(args, option, []) for name in names.split(","))
+        for option in ("drop", "categorical")
+    )
     filled = getattr(args, "impute", None) is not None or args.command == "predict"
     missing: Any = "nan" if filled else "offer" if hasattr(args, "impute") else "error"
     return Wanted(
-        label, args.header, _listed(args.drop), categorical=categorical, unknown=unknown, missing=missing, typed=True
-    )
+        label, args.header, drop, categorical=categorical, unknown=getattr(args, "unknown", "error"), missing=missing,
+        typed=True,
+    )  # fmt: skip
 
 
 def _imputed(args: argparse.Namespace, table: Table) -> Table:
@@ -88,7 +87,7 @@ def _imputed(args: argparse.Namespace, table: Table) -> Table:
 
 def load(args: argparse.Namespace) -> Table:
     """The data of a command that trains, or a sample of them."""
-    table = read(args.data, _wanted(args))
+    table = read(args.data, wanted(args))
     if getattr(args, "kernel", None) == "precomputed":
         table = table._replace(X=_kernel_values(args.data, table.X), base=None)
     limit = args.sample_limit
@@ -137,7 +136,7 @@ def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
     """Data for a machine or a path: its columns in its order, its width, labels where there are some."""
     from svmcore.models.files import read_like
 
-    return read_like(source, machine, _wanted(args)._replace(categorical=()), getattr(args, "model", args.data))
+    return read_like(source, machine, wanted(args)._replace(categorical=()), getattr(args, "model", args.data))
 
 
 def with_origin(model: Any, table: Table) -> Any:
@@ -198,7 +197,7 @@ def problem_of(args: argparse.Namespace, table: Table) -> dict[str, Any]:
         found["fit_intercept"] = {"yes": True, "no": False}.get(intercept, intercept)
     weights = getattr(args, "class_weight", None)
     if weights is not None:
-        found["class_weight"] = _class_weights(weights, table.y, lenient=as_svm_train)
+        found["class_weight"] = class_weights(weights, table.y, lenient=as_svm_train)
     return found
 
 
@@ -217,7 +216,7 @@ def ends_of(args: argparse.Namespace) -> dict[str, Any]:
     return {"lambda_min": low, "lambda_max": high}
 
 
-def _class_weights(text: str, y: Any, *, lenient: bool = False) -> Any:
+def class_weights(text: str, y: Any, *, lenient: bool = False) -> Any:
     """The weights of labels: "balanced", or a mapping read from "yes=5,no=1". `lenient`: absent labels are only said."""
     if text == "balanced":
         return text

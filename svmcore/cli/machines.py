@@ -14,9 +14,9 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin
 from svmcore.cli.options import of_solvers, typed
-from svmcore.cli.output import Report, at_work, percent, say, seconds_text, warnings_as_lines
+from svmcore.cli.output import Report, at_work, say, seconds_text, warnings_as_lines
 from svmcore.cli.probability import refuse_probability, with_probabilities
-from svmcore.cli.report import add_classified, add_data, add_path, add_regressed, add_solution
+from svmcore.cli.report import add_agreement, add_classified, add_data, add_path, add_regressed, add_solution
 from svmcore.data import Table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def train(args: argparse.Namespace) -> int:
     add_data(report, args.data, table.X, table.y, args.svr)
     add_solution(report, solution)
     report.tell("seconds", solution.fit_seconds, seconds_text(solution.fit_seconds))
-    add_agreement(report, solution, table, "on the training set")
+    add_agreement(report, solution, solution.predict(table.X), table.y, "on the training set")
     report.tell_written()
     following = "the same with -o model.npz to keep the machine"
     if report.written:
@@ -125,22 +125,6 @@ def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:
         return train_svr(table.X, table.y, args.C, epsilon, **options)
 
 
-def add_agreement(report: Report, machine: Any, table: Table, where: str) -> None:
-    """How good predictions are on labelled data; of one class the share outside."""
-    found = machine.predict(table.X)
-    if getattr(machine, "kind", "") == "one class":
-        _add_outside(report, found, where)
-    elif machine.classes is None:
-        add_regressed(report, found, table.y, where)
-    else:
-        add_classified(report, found, table.y, machine.classes, where)
-
-
-def _add_outside(report: Report, found: Any, where: str) -> None:
-    share = float((found < 0).mean())
-    report.tell("outside", share, f"{percent(share)} {where}")
-
-
 def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | None = None) -> str:
     """The options of this command that the next one needs, too: all, or those about reading a file."""
     parts = [f" --drop {quote(names)}" for names in args.drop]
@@ -152,13 +136,8 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
         return "".join(parts)
     parts += [f" --categorical {quote(names)}" for names in getattr(args, "categorical", [])]
     g = args.gamma if gamma is None else f"{gamma:.6g}"
-    shape = (
-        ("-k", args.kernel, ("rbf",)),
-        ("-g", g, ("scale", None)),
-        ("-d", args.degree, (3,)),
-        ("-r", args.coef0, (0.0,)),
-    )
-    parts += [f" {name} {value}" for name, value, usual in shape if value not in usual]
+    shape = ("-k", args.kernel, "rbf"), ("-g", g, "scale"), ("-d", args.degree, 3), ("-r", args.coef0, 0.0)
+    parts += [f" {name} {value}" for name, value, usual in shape if value not in (usual, None)]
     parts += [" --standardize"] if args.standardize else []
     more = typed(args, "impute", "intercept", "classes", "class_weight")
     return "".join([*parts, *(f" {name} {quote(value)}" for name, value in more.items())])
@@ -166,8 +145,10 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
 
 def predict(args: argparse.Namespace) -> int:
     """Predict with a machine, or with a path at one C."""
+    from svmcore.models.files import is_model
+
     args.output = args.file if args.output is None else args.output
-    if not _is_model(args.model) and _is_model(args.data):  # svm-predict names the data first: that is understood, too
+    if not is_model(args.model) and is_model(args.data):  # svm-predict names the data first: that is understood, too
         args.model, args.data = args.data, args.model
     check_outputs(args)
     machine = machine_at(args)
@@ -248,12 +229,6 @@ def _whole_rows(table: Table) -> tuple[Table, list[int]]:
     return table._replace(X=table.X[whole], y=y, known=known), np.flatnonzero(gap).tolist()
 
 
-def _is_model(name: str) -> bool:
-    from svmcore.models.files import is_model
-
-    return os.path.isfile(name) and is_model(name)
-
-
 def _word(value: Any, number: bool) -> str:
     """A prediction as a line; several classes have one decision value each."""
     if isinstance(value, list):
@@ -298,7 +273,7 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
         return
     classes = machine.classes
     if getattr(machine, "kind", "") == "one class":
-        _add_outside(report, found, f"of {found.size:,} rows")
+        add_agreement(report, machine, found, y, f"of {found.size:,} rows")
     if (y.dtype.kind in "US") != (classes.dtype.kind in "US"):  # numbers here, and among them words there
         found, y, classes = (part.astype(str) for part in (found, y, classes))
     strange = y[~np.isin(y, classes)]

@@ -217,6 +217,17 @@ def at_work(name: str, quiet: bool) -> Iterator[tuple[ProgressLine, list[warning
         yield progress, caught
 
 
+def followed(name: str, quiet: bool, follow: Callable[..., T], kept: Callable[[Any], str]) -> T:
+    """A path, or several, with progress; after a Ctrl-C with a word about what is `kept` in the place of warnings."""
+    with at_work(name, quiet) as (progress, caught):
+        found: Any = follow(callback=progress)
+        if found.ended == "interrupted":
+            caught.clear()
+    if found.ended == "interrupted":
+        say(f"interrupted; {kept(found)}")
+    return found  # type: ignore[no-any-return]
+
+
 class ProgressLine:
     """How far some work has come: a bar, a line that renews itself, or in a log a line now and then."""
 

@@ -7,7 +7,6 @@ import functools
 import importlib.util
 import math
 import os
-from collections.abc import Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from svmcore.cli.cv import add_cv, cross_validated, curve_of, folds
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
 from svmcore.cli.options import DEMO_PICTURE, of_published_path
-from svmcore.cli.output import Report, at_work, interval, percent, print_table, say, seconds_text, warnings_as_lines
+from svmcore.cli.output import Report, followed, interval, percent, print_table, say, seconds_text, warnings_as_lines
 from svmcore.cli.report import add_certificate, add_data, add_least, add_path, bound
 from svmcore.data import demo_set, spirals
 
@@ -37,13 +36,8 @@ def _followed(name: str, quiet: bool, X: Any, y: Any, **options: Any) -> Path:
     """A path, with progress while it grows and its warnings after it."""
     from svmcore.path.driver import svm_path
 
-    with at_work(name, quiet) as (progress, caught):
-        path = svm_path(X, y, callback=progress, **options)
-        if path.ended == "interrupted":
-            caught.clear()
-    if path.ended == "interrupted":
-        say(f"interrupted; the path is exact up to C = {path.C_range[1]:.6g}")
-    return path
+    follow = functools.partial(svm_path, X, y, **options)
+    return followed(name, quiet, follow, lambda path: f"the path is exact up to C = {path.C_range[1]:.6g}")
 
 
 def path(args: argparse.Namespace) -> int:
@@ -161,7 +155,13 @@ def demo(args: argparse.Namespace) -> int:
     drawn = importlib.util.find_spec("matplotlib") is not None
     check_outputs(argparse.Namespace(plot=picture if args.plot or drawn else None))
     rows, compiled = [], False
-    for name, gamma, (X, y), (Z, z) in _problems():
+    monks, classes = demo_set("monk1")
+    half, rest = np.split(np.random.default_rng(0).permutation(classes.size), 2)
+    problems: Any = (  # name, gamma, what to train on, and what to test with
+        ("spirals", 0.15, demo_set("spirals"), spirals(seed=1)),
+        ("monk1", 0.25, (monks[half], classes[half]), (monks[rest], classes[rest])),
+    )
+    for name, gamma, (X, y), (Z, z) in problems:
         begin = report.seconds
         found = cross_validated(name, args.quiet, X, y, gamma=gamma, lambda_min=0.01)
         if found.ended == "interrupted":
@@ -188,14 +188,6 @@ def demo(args: argparse.Namespace) -> int:
             _print_demo(rows, compiled, picture if drawn else None)
         print(f"({report.seconds:.1f} s in all)")
     return report.end(report.interrupted, shown=args.json)
-
-
-def _problems() -> Iterator[tuple[str, float, tuple[Any, Any], tuple[Any, Any]]]:
-    """Name, gamma, what to train on, and what to test with."""
-    yield "spirals", 0.15, demo_set("spirals"), spirals(seed=1)
-    X, y = demo_set("monk1")
-    half, rest = np.split(np.random.default_rng(0).permutation(y.size), 2)
-    yield "monk1", 0.25, (X[half], y[half]), (X[rest], y[rest])
 
 
 def _print_demo(rows: list[list[str]], compiled: bool, picture: str | None) -> None:

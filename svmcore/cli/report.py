@@ -120,6 +120,17 @@ def add_least(report: Report, name: str, curve: StepCurve | LossCurve, start: fl
 # ---- how good predictions are ----------------------------------------------------------------------------------------
 
 
+def add_agreement(report: Report, machine: Any, found: Any, y: Any, where: str) -> None:
+    """How good predictions are on labelled data; of one class the share outside."""
+    if getattr(machine, "kind", "") == "one class":
+        share = float((found < 0).mean())
+        report.tell("outside", share, f"{percent(share)} {where}")
+    elif machine.classes is None:
+        add_regressed(report, found, y, where)
+    else:
+        add_classified(report, found, y, machine.classes, where)
+
+
 def add_classified(report: Report, found: Any, y: Any, classes: Any, where: str) -> None:
     """The share of wrong classes; beside it what accuracy hides where one class is rare."""
     wrong = float((found != y).mean())

@@ -64,7 +64,9 @@ def load(file: Any) -> Solution | Machines | Path | PathCV | GPSolution:
 
 
 def is_model(name: str) -> bool:
-    """Whether a file looks like what `load` reads, rather than like data."""
+    """Whether a file is there, and looks like what `load` reads, rather than like data."""
+    if not os.path.isfile(name):
+        return False
     with open(name, "rb") as stream:
         if stream.peek(len(libsvm.MAGIC)).startswith(libsvm.MAGIC):
             return True
