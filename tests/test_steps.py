@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from repeats import seeds
+from repeats import each, seeds
 from small_duals import ENDS, INF, objective, problem, random_problem, residual, without_trace
 
+from svmcore.problem.scales import look_at
 from svmcore.simd import sums
 from svmcore.solvers import _chunk_jit as chunk
 from svmcore.solvers import _pairs_jit as pairs
@@ -471,3 +472,21 @@ def test_a_working_set_counts_its_rows_and_its_own_matrix():
     assert decompose(duals, rows, progress, 4, ENDS._replace(work=8.0 * duals.n)) == steps.SLICE_SPENT
     n, m = duals.n, 4
     assert progress.floats[steps.WORK] in (8.0 * n + 2.0 * n * k + 10.0 * k * k for k in range(2, m + 1))
+
+
+@each("shape", [(1, 1), (3, 2), (7, 300), (70, 29), (200, 11)])
+def test_one_pass_tells_what_numpy_tells(shape):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4, shape[1]) + 1e3
+    look = look_at(X)
+    glance = X[:: max(1, len(X) // max(8, min(64, 8192 // shape[1])))]
+    ranges = np.ptp(glance, axis=0)
+    assert look.wrong == 0.0
+    assert look.variance == pytest.approx(X.var(), rel=1e-12)
+    assert (look.least, look.most) == (ranges.min(), ranges.max())
+    assert np.array_equal(look.low, glance.min(axis=0))
+    assert np.array_equal(look.high, glance.max(axis=0))
+    assert look_at(np.full(shape, 0.1)).variance == 0.0
+    for wrong in (np.nan, np.inf, -np.inf, 1.1e150, -1.1e150):
+        X[-1, -1] = X[0, 0] = wrong
+        assert look_at(X).wrong == len({(0, 0), (shape[0] - 1, shape[1] - 1)})

@@ -154,7 +154,7 @@ def _study(
 ) -> tuple[Study, FloatArray | None]:
     """The checked data, and the weights in the score."""
     names = names_of(X, feature_names)
-    X = _own(checked_points(X, form["kernel"]))
+    X = _own(checked_points(X, form["kernel"])[0])
     weights = _own(border.sample_weights(weighing.sample_weight, X.shape[0]))
     trained = weights if border.flag("weight_training", weighing.training) else None
     scored = weights if border.flag("weight_score", weighing.score) else None

@@ -167,7 +167,8 @@ def finished(path: Path, problem: Any, seconds: float) -> Path:
     path.stats["seconds"]["check"] += seconds
     path.stats["seconds"]["total"] += seconds
     speak(path)
-    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=problem.columns.names)
+    names, look = problem.columns.names, problem.look
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, names=names, look=look)
     return path
 
 

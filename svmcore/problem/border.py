@@ -22,17 +22,17 @@ from svmcore.kernel.points import is_sparse
 from svmcore.kernel.products import unsymmetric
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import TABLE, name_of, parameters_of
+from svmcore.problem.scales import LARGEST, Look, look_at
 from svmcore.simd.rows import distinct
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}
 STOPPING = ("kkt", "gap", "objective")
 DEFAULT_CACHE_MB = 512.0
-LARGEST = 1e150  # squares of larger numbers overflow
 SMALLEST_COST = 1e-150  # squares of smaller numbers underflow
 _SYMMETRIC = 1e-8  # differences of a kernel matrix from its transpose, relative to its size, that are rounding
 _CACHE_SHARE, _CACHE_LIMIT = 0.4, 4e9  # a cache takes at most this share of the free memory, and at most so many bytes
-_BLOCK = 1 << 13  # numbers that a pass over X looks at together
 LARGEST_DEGREE = 1000
+SMALL = 1e8  # bytes that are there
 _NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or numpy counts them among the integers
 
 
@@ -160,17 +160,14 @@ def spare_bytes() -> float:
 
 def memory(n_bytes: float, what: str, remedy: str) -> None:
     """Refuse what cannot be had, with both figures. Small requests are not looked at."""
-    if n_bytes > 1e8 and n_bytes > (free := available_bytes()):
+    if n_bytes > SMALL and n_bytes > (free := available_bytes()):
         raise NotEnoughMemoryError(
             f"{what} needs {n_bytes / 1e9:.2f} GB and {free / 1e9:.2f} GB are available; {remedy}"
         )
 
 
-def _finite(values: FloatArray, name: str, locate: Callable[[int], tuple[int, Any]]) -> None:
-    """Refuse NaN and infinity, naming the first place."""
-    flat = values.reshape(-1)
-    if not len(flat) or (np.minimum.reduce(flat) >= -LARGEST and np.maximum.reduce(flat) <= LARGEST):  # false for NaN
-        return
+def _refuse(flat: FloatArray, name: str, locate: Callable[[int], tuple[int, Any]]) -> None:
+    """Refuse NaN, infinity and what is too large, naming the first place."""
     bad = int(np.flatnonzero(~(np.abs(flat) <= LARGEST))[0])
     row, column = locate(bad)
     remedy = (
@@ -237,8 +234,13 @@ def features(X: Any, name: str = "X", *, ordered: bool = True) -> Any:
 
     Unless `ordered`, the entries of its rows may come in any order.
     """
+    return looked_at(X, name, ordered=ordered)[0]
+
+
+def looked_at(X: Any, name: str = "X", *, ordered: bool = True) -> tuple[Any, Look | None]:
+    """`features`, and what a look at dense ones tells."""
     if type(X) is not np.ndarray and (is_sparse(X) or hasattr(X, "tocsr")):
-        return _sparse_features(X, name, ordered)
+        return _sparse_features(X, name, ordered), None
     try:
         given = entered(X, name)
         array = _contiguous(given)
@@ -251,9 +253,10 @@ def features(X: Any, name: str = "X", *, ordered: bool = True) -> Any:
         raise InputError(f"{name} has {given.ndim} dimension(s); it must have two, samples by features{hint}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise InputError(f"{name} is empty, with shape {array.shape}; give at least one sample and one feature")
-    width = array.shape[1]
-    _finite(array, name, lambda k: (k // width, _column(X, k % width)))
-    return array
+    width, look = array.shape[1], look_at(array)
+    if look.wrong:
+        _refuse(array.reshape(-1), name, lambda k: (k // width, _column(X, k % width)))
+    return array, look
 
 
 def _contiguous(given: NDArray[Any]) -> FloatArray:
@@ -294,7 +297,8 @@ def _sparse_features(X: Any, name: str, ordered: bool) -> Any:
         if ordered or not few or not distinct(csr.indptr, csr.indices, np.full(csr.shape[1], -1)):
             csr.sum_duplicates()
     data = csr.data
-    _finite(data, name, lambda k: (int(np.searchsorted(csr.indptr, k, side="right")) - 1, int(csr.indices[k])))
+    if len(data) and not (np.minimum.reduce(data) >= -LARGEST and np.maximum.reduce(data) <= LARGEST):  # nor NaN
+        _refuse(data, name, lambda k: (int(np.searchsorted(csr.indptr, k, side="right")) - 1, int(csr.indices[k])))
     return csr
 
 
@@ -358,9 +362,10 @@ def gram(X: Any) -> FloatArray:
 
 
 def kernel(
-    name: Any, X: Any, gamma: Any, degree: Any, coef0: Any, offset: float = 0.0, weights: FloatArray | None = None
-) -> KernelSpec:
-    """A kernel and its parameters, with gamma="scale" and "auto" worked out on X."""
+    name: Any, X: Any, gamma: Any, degree: Any, coef0: Any, offset: float = 0.0, weights: FloatArray | None = None,
+    look: Look | None = None,
+) -> KernelSpec:  # fmt: skip
+    """A kernel and its parameters, with gamma="scale" and "auto" worked out on X, of which `look` may be known."""
     if callable(name):
         return KernelSpec(Kernel(int(KernelKind.CALLABLE), 1.0, 0.0, 1, offset), name, "callable")
     if not isinstance(name, str) or name not in KERNELS:
@@ -369,7 +374,7 @@ def kernel(
         )
     kind = KERNELS[name]
     used = TABLE[kind].parameters
-    value = _gamma(gamma, X, weights) if "gamma" in used else 1.0
+    value = _gamma(gamma, X, weights, look) if "gamma" in used else 1.0
     power = integer("degree", degree, low=0, high=LARGEST_DEGREE) if "degree" in used else 1
     constant = number("coef0", coef0) if "coef0" in used else 0.0
     return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
@@ -383,14 +388,14 @@ def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) ->
     return params
 
 
-def _gamma(gamma: Any, X: Any, weights: FloatArray | None) -> float:
+def _gamma(gamma: Any, X: Any, weights: FloatArray | None, look: Look | None) -> float:
     if isinstance(gamma, str):
         if gamma == "auto":
             return float(1.0 / X.shape[1])
         if gamma != "scale":
             search = '; cv_path and SVCPathCV choose it, and take "search"' if gamma == "search" else ""
             raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number{search}')
-        variance = _variance(X, weights)
+        variance = _variance(X, weights) if look is None or weights is not None else look.variance
         return float(1.0 / (X.shape[1] * variance)) if variance > 0 and math.isfinite(variance) else 1.0
     return number("gamma", gamma, low=0.0, strict=True)
 
@@ -402,14 +407,7 @@ def _weighted(weights: FloatArray, values: Any) -> float:
 def _variance(X: Any, weights: FloatArray | None) -> float:
     """Variance of all entries of X, rows weighted. Not by long sums of BLAS, which depend on the number of its threads."""
     if weights is None and not is_sparse(X):
-        flat = X.reshape(-1)
-        mean, total = float(np.add.reduce(flat)) / max(X.size, 1), 0.0
-        room = np.empty(min(X.size, _BLOCK))
-        for start in range(0, X.size, _BLOCK):  # memory that stays in the cache, and too little for threads of BLAS
-            some = flat[start : start + _BLOCK]
-            away = np.subtract(some, mean, out=room[: len(some)])
-            total += float(np.dot(away, away))
-        return float(total / max(X.size, 1))
+        return look_at(np.ascontiguousarray(X)).variance if X.size else 0.0
     w = np.ones(X.shape[0]) if weights is None else weights
     total = float(w.sum() * X.shape[1])
     if total == 0:

@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -171,6 +172,8 @@ def fitted(
     X: Any, weights: FloatArray | None, standardize: Any, names: tuple[str, ...] | None, kernel: Any
 ) -> tuple[Columns, Any]:
     """The columns of checked training data, and the data scaled by them. `weights` of the rows count in mean and spread."""
+    if names is None and standardize is False:
+        return plain(X.shape[1], isinstance(kernel, str) and kernel == "precomputed"), X
     precomputed = isinstance(kernel, str) and kernel == "precomputed"
     if names is not None and len(names) != X.shape[1]:
         raise InputError(f"feature_names holds {len(names)} names for {X.shape[1]} columns of X; give one for each")
@@ -187,13 +190,22 @@ def fitted(
             )
         scaling = _spread(X, weights)
         return Columns(X.shape[1], names, scaling), _scaled(X, scaling)
-    if precomputed:
-        return Columns(X.shape[1], unit="kernel values"), X
-    return Columns(X.shape[1], names), X
+    return Columns(X.shape[1], names, unit=_UNITS[precomputed]), X
+
+
+_UNITS = "features", "kernel values"
+
+
+@lru_cache(maxsize=64)
+def plain(count: int, precomputed: bool = False) -> Columns:
+    """So many columns of which nothing else is known."""
+    return Columns(count, unit=_UNITS[precomputed])
 
 
 def names_of(X: Any, given: Any) -> tuple[str, ...] | None:
     """The names of the columns of training data: those given, or a data frame's."""
+    if given is None and type(X) is np.ndarray:
+        return None
     own = border.column_names(X)
     if given is None:
         return own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,42 @@ from svmcore._errors import ScaleWarning, warn
 from svmcore._types import FloatArray, Kernel
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.table import facts_of
+from svmcore.simd.sums import look_over
+
+LARGEST = 1e150  # squares of larger numbers overflow
 
 # Ratios of spreads. From _UNEVEN on distances are those of one feature alone. From _SLOW on it explains why a fit was slow.
 _UNEVEN, _SLOW = 100.0, 1e3
 _GLANCE, _LEAST, _LOOKED_AT = 64, 8, 1 << 13  # rows that are looked at first: at most, at least, and their values
-_NARROW = 16  # features that are looked at one by one in less time than together
 _NO_DOUBT = 20.0  # a ratio of ranges there that leaves nothing to look for
 _AT_AN_END = 0.9  # share of values at the least or the largest one from which a feature counts as a rare event
 _PRESENT = 0.01  # share of the rows in which a sparse feature must be present to count
 
 _REMEDY = "Scale the features first: standardize=True does it (on the command line: --standardize)"
+
+
+class Look(NamedTuple):
+    """What one pass over dense points tells.
+
+    How many values are no numbers of at most `LARGEST`, the variance of all of them, and of a few rows the least and the
+    largest range of a feature, and the ends of all.
+    """
+
+    wrong: float
+    variance: float
+    least: float
+    most: float
+    low: FloatArray
+    high: FloatArray
+
+
+def look_at(X: FloatArray) -> Look:
+    """One pass over points, which are there."""
+    n, d = X.shape
+    low, high, seen = np.empty(d), np.empty(d), np.empty(4)
+    rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // d))
+    look_over(X, X.reshape(-1), LARGEST, max(1, n // rows), low, high, seen)
+    return Look(*seen.tolist(), low, high)
 
 
 def _dense_spreads(X: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
@@ -51,38 +77,41 @@ def _ratio(spreads: FloatArray) -> tuple[float, int, int]:
     return float(spreads[widest] / spreads[narrowest]), int(widest), int(narrowest)
 
 
-def unevenness(X: Any) -> tuple[float, int, int]:
+def unevenness(X: Any, look: Look | None = None) -> tuple[float, int, int]:
     """The largest ratio of spread between two features that vary, and which two: (ratio, widest, narrowest).
 
     Where a glance at a few rows shows no great difference, the answer is 1.
     """
     if is_sparse(X):
         return _ratio(_sparse_spreads(X))
-    rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // X.shape[1]))
-    glance = X[:: max(1, len(X) // rows)]
-    glance = np.asfortranarray(glance) if X.shape[1] < _NARROW else glance
-    ranges = np.maximum.reduce(glance) - np.minimum.reduce(glance)
-    least, most = np.minimum.reduce(ranges), np.maximum.reduce(ranges)
+    _, _, least, most, low, high = look_at(np.ascontiguousarray(X)) if look is None else look
+    if most <= _NO_DOUBT * least:
+        return 1.0, 0, 0
+    ranges = high - low
     if least == 0.0:
         still = np.flatnonzero(ranges == 0)
         ranges[still] = np.ptp(X[:, still], axis=0)
         least, most = np.min(ranges, where=ranges > 0, initial=np.inf), ranges.max(initial=0.0)
-    if most <= _NO_DOUBT * least:
-        return 1.0, 0, 0
+        if most <= _NO_DOUBT * least:
+            return 1.0, 0, 0
     return _ratio(_dense_spreads(X, ranges > 0))
 
 
 def warn_of_scales(
-    X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False, names: Sequence[str] | None = None
-) -> None:
-    """Warn where scales make a distance kernel with gamma="scale" (`by_scale`) meaningless, or made a fit `slow`."""
-    if not (by_scale or slow):
+    X: Any, kernel: Kernel, by_scale: bool, *, slow: bool = False, names: Sequence[str] | None = None,
+    look: Look | None = None,
+) -> None:  # fmt: skip
+    """Warn where scales make a distance kernel with gamma="scale" (`by_scale`) meaningless, or made a fit `slow`.
+
+    `look` is what is known of X.
+    """
+    if not (by_scale or slow) or (look is not None and look.most <= _NO_DOUBT * look.least):
         return
     facts = facts_of(kernel)
     blind = by_scale and facts.exponential
     if not (blind or slow) or not facts.measure:
         return
-    ratio, widest, narrowest = unevenness(X)
+    ratio, widest, narrowest = unevenness(X, look)
     if ratio <= (_UNEVEN if blind else _SLOW):
         return
     wide, narrow = (repr(names[k]) if names is not None else str(k) for k in (widest, narrowest))

@@ -30,6 +30,7 @@ from svmcore.problem.advice import LARGE_GAP, out_of_reach
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns
 from svmcore.problem.division import Division, Sides
+from svmcore.problem.scales import Look
 from svmcore.solvers import _near, small
 from svmcore.solvers._contract import Outcome
 from svmcore.train.solve import Run, certificate_of
@@ -47,6 +48,7 @@ class Common(NamedTuple):
     spec: KernelSpec
     columns: Columns
     factors: FloatArray | None
+    look: Look | None
 
     def kernel_form(self) -> dict[str, Any]:
         """The kernel in the words of `train_svc`."""

@@ -16,13 +16,12 @@ from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.whole import whole_kernel
 from svmcore.models.solution import Solution
 from svmcore.problem import border, labelling
-from svmcore.problem import columns as features
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.advice import MEANS_LITTLE
 from svmcore.problem.division import STRATEGIES, Division, Sides, division
 from svmcore.problem.scales import warn_of_scales
 from svmcore.train.between import Common, Pending, pair_of, together, with_factors
-from svmcore.train.forms import checked_points
+from svmcore.train.forms import points_of
 from svmcore.train.functions import train_svc
 from svmcore.train.machines import Machines
 from svmcore.train.solve import Run, checked_run
@@ -117,7 +116,9 @@ def train_classes(
     _speak(told, len(machines))
     by_scale = isinstance(gamma, str) and gamma == "scale"
     found = Machines.of(study.classes, strategy, machines)
-    warn_of_scales(study.X, study.spec.kernel, by_scale, slow=not found.converged, names=study.columns.names)
+    warn_of_scales(
+        study.X, study.spec.kernel, by_scale, slow=not found.converged, names=study.columns.names, look=study.look
+    )
     return found
 
 
@@ -137,18 +138,13 @@ def _study(
     class_weight: Any, options: dict[str, Any],
 ) -> Common:  # fmt: skip
     """Check everything that the machines share."""
-    name, gamma, degree, coef0 = kernel
-    names = features.names_of(X, feature_names)
-    X = checked_points(X, name)
-    given = border.sample_weights(sample_weight, X.shape[0])
-    columns, X = features.fitted(X, given, standardize, names, name)
-    codes, classes = labelling.class_codes(y, X.shape[0], given)
     words = (options.get("intercept_scaling"), options.get("fixed_intercept"))
     bias = intercepts.wanted(options.get("fit_intercept", True), *words)
-    spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, given), X, given)
+    X, columns, spec, given, look = points_of(X, kernel, bias, sample_weight, standardize, feature_names)
+    codes, classes = labelling.class_codes(y, X.shape[0], given)
     factors = labelling.class_factors(class_weight, classes, codes, given)
     weights = factors[codes] if given is None else factors[codes] * given
-    return Common(X, codes, classes, weights, spec, columns, None if class_weight is None else factors)
+    return Common(X, codes, classes, weights, spec, columns, None if class_weight is None else factors, look)
 
 
 def _shared_gram(study: Common, threads: int) -> FloatArray | None:

@@ -19,7 +19,8 @@ from svmcore.problem import border, formulations, labelling
 from svmcore.problem import columns as _columns
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns
-from svmcore.problem.intercept import settled, wanted
+from svmcore.problem.intercept import Intercept, settled, wanted
+from svmcore.problem.scales import Look
 
 _FAR_APART = 1e-2  # squared distance of two points, as a share of the squared norm, that rules this out:
 _OFF_CENTRE = 1e-3  # share of the squared norms that is left when the points are moved to their mean
@@ -29,7 +30,8 @@ class Problem(NamedTuple):
     """A checked problem: the dual, its kernel, the data behind it, scaled, and the two classes of a classifier.
 
     `centre` is what `points` have been moved by, where that changes nothing but the rounding; `by_scale`: gamma="scale";
-    `fixed` is an intercept that is given and not found, which the dual holds as a shift of its targets.
+    `fixed` is an intercept that is given and not found, which the dual holds as a shift of its targets; `look` is what is
+    known of X.
     """
 
     qp: DualQP
@@ -41,6 +43,7 @@ class Problem(NamedTuple):
     centre: FloatArray | None = None
     by_scale: bool = False
     fixed: float = 0.0
+    look: Look | None = None
 
     @property
     def points(self) -> Any:
@@ -80,19 +83,19 @@ def _worked_out(problem: Problem, form: dict[str, Any]) -> dict[str, Any]:
     return {"gamma": kernel.gamma} | settled(form, kernel)
 
 
-def checked_points(X: Any, kernel: Any) -> Any:
-    """Features, or a given kernel matrix, checked."""
+def checked_points(X: Any, kernel: Any) -> tuple[Any, Look | None]:
+    """Features, or a given kernel matrix, checked; what is known of features."""
     if isinstance(kernel, str) and kernel == "precomputed":
-        return border.gram(X)
+        return border.gram(X), None
     try:
-        X = border.features(X)
+        X, look = border.looked_at(X)
     except InputError as error:
         if not callable(kernel):
             raise
         raise InputError(f"{error}; machines like svmcore.SVC take any objects with a kernel function") from None
-    if not is_sparse(X):
+    if look is not None and X.nbytes > border.SMALL:
         border.memory(8.0 * X.size, f"packing {X.shape[0]} x {X.shape[1]} features", "train on fewer rows or features")
-    return X
+    return X, look
 
 
 def centre_of(X: Any, spec: KernelSpec, centred: bool) -> FloatArray | None:
@@ -124,7 +127,7 @@ def svc_problem(
     C = border.cost(C)
     loss = border.choice("loss", loss, formulations.SVC_LOSSES)
     bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
-    X, columns, spec, weights = _points_of(
+    X, columns, spec, weights, look = points_of(
         X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
     )
     signs, classes = labelling.labels(y, X.shape[0], None if weights is None else weights > 0)
@@ -138,22 +141,24 @@ def svc_problem(
         codes = (signs > 0).astype(np.int64)
         terms = terms._replace(factors=tuple(labelling.class_factors(class_weight, classes, codes, weights).tolist()))
     centre = centre_of(X, spec, qp.centred) if like is None else like.centre
-    return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed)
+    return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed, look)
 
 
-def _points_of(
-    X: Any, kernel: tuple[Any, ...], bias: Any, sample_weight: Any, standardize: Any, feature_names: Any,
-    like: Problem | None,
-) -> tuple[Any, Columns, KernelSpec, FloatArray | None]:  # fmt: skip
-    """The checked points, how they are scaled, the kernel, and the weights."""
+def points_of(
+    X: Any, kernel: tuple[Any, ...], bias: Intercept, sample_weight: Any, standardize: Any, feature_names: Any,
+    like: Problem | None = None,
+) -> tuple[Any, Columns, KernelSpec, FloatArray | None, Look | None]:  # fmt: skip
+    """The checked points, scaled; how; the kernel; the weights; and what is known of the points."""
     if like is not None:
-        return like.X, like.columns, like.spec, border.sample_weights(sample_weight, like.X.shape[0])
+        return like.X, like.columns, like.spec, border.sample_weights(sample_weight, like.X.shape[0]), like.look
     name, gamma, degree, coef0 = kernel
     names = _columns.names_of(X, feature_names)
-    X = checked_points(X, name)
-    weights = border.sample_weights(sample_weight, X.shape[0])
-    columns, X = _columns.fitted(X, weights, standardize, names, name)
-    return X, columns, bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, weights), X, weights), weights
+    given, look = checked_points(X, name)
+    weights = None if sample_weight is None else border.sample_weights(sample_weight, given.shape[0])
+    columns, X = _columns.fitted(given, weights, standardize, names, name)
+    look = look if X is given else None
+    spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, weights, look), X, weights)
+    return X, columns, spec, weights, look
 
 
 def svr_problem(
@@ -168,7 +173,7 @@ def svr_problem(
     loss = border.choice("loss", loss, formulations.SVR_LOSSES)
     tau = _tau(tau, loss, C)
     bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
-    X, columns, spec, weights = _points_of(
+    X, columns, spec, weights, look = points_of(
         X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
     )
     targets = border.vector(y, "y", X.shape[0])
@@ -181,7 +186,7 @@ def svr_problem(
         qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
     qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
     centre = centre_of(X, spec, qp.centred) if like is None else like.centre
-    return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed)
+    return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed, look)
 
 
 def _costs(C: float, *factors: FloatArray | None) -> FloatArray | float:
@@ -226,14 +231,13 @@ def one_class_problem(
 ) -> Problem:  # fmt: skip
     """Check a problem of one class and form its dual."""
     nu = border.share("nu", nu)
-    names = _columns.names_of(X, feature_names)
-    X = checked_points(X, kernel)
-    weights = border.sample_weights(sample_weight, X.shape[0])
-    columns, X = _columns.fitted(X, weights, standardize, names, kernel)
-    spec = border.kernel(kernel, X, gamma, degree, coef0, 0.0, weights)
+    bias = wanted(True, None, None)
+    X, columns, spec, weights, look = points_of(
+        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names
+    )
     qp = formulations.one_class(np.ones(X.shape[0]) if weights is None else weights, nu)
     classes, terms = np.array([-1, 1]), Terms(None, ONE_CLASS, nu=nu)
-    return Problem(qp, spec, X, classes, columns, terms, None, _by_scale(gamma))
+    return Problem(qp, spec, X, classes, columns, terms, None, _by_scale(gamma), 0.0, look)
 
 
 def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:

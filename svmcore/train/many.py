@@ -115,7 +115,7 @@ def train_many(
     told = [(k, words) for k, (_, words) in enumerate(found) if words]
     if told:
         warn(f"{len(told)} of {table.n_columns} machines; column {told[0][0]}: {told[0][1]}", ConvergenceWarning)
-    warn_of_scales(base.X, base.spec.kernel, base.by_scale, names=base.columns.names)
+    warn_of_scales(base.X, base.spec.kernel, base.by_scale, names=base.columns.names, look=base.look)
     return [solution for solution, _ in found]
 
 

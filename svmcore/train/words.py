@@ -54,7 +54,8 @@ def speak(solution: Solution, measured: Measured, problem: Problem, run: Run, no
         warn(MEANS_LITTLE, ConvergenceWarning)
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
     slow = slow and status is not Status.UNBOUNDED
-    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=problem.columns.names)
+    names, look = problem.columns.names, problem.look
+    warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=names, look=look)
 
 
 def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: float) -> None:
