@@ -22,7 +22,8 @@ from svmcore.kernel.points import is_sparse
 from svmcore.kernel.products import unsymmetric
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import TABLE, name_of, parameters_of
-from svmcore.problem.scales import LARGEST, Look, look_at
+from svmcore.problem.scales import LARGEST as LARGEST
+from svmcore.problem.scales import Look, look_at
 from svmcore.simd.rows import distinct
 
 KERNELS = {kind.name.lower(): kind for kind in KernelKind if kind is not KernelKind.CALLABLE}

@@ -190,7 +190,7 @@ def fitted(
             )
         scaling = _spread(X, weights)
         return Columns(X.shape[1], names, scaling), _scaled(X, scaling)
-    return Columns(X.shape[1], names, unit=_UNITS[precomputed]), X
+    return (plain(X.shape[1], True) if precomputed else Columns(X.shape[1], names)), X
 
 
 _UNITS = "features", "kernel values"

@@ -47,7 +47,8 @@ def look_at(X: FloatArray) -> Look:
     low, high, seen = np.empty(d), np.empty(d), np.empty(4)
     rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // d))
     look_over(X, X.reshape(-1), LARGEST, max(1, n // rows), low, high, seen)
-    return Look(*seen.tolist(), low, high)
+    wrong, variance, least, most = seen.tolist()
+    return Look(wrong, variance, least, most, low, high)
 
 
 def _dense_spreads(X: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
