@@ -11,10 +11,12 @@ from repeats import seeds
 import svmcore
 from svmcore._types import Kernel, KernelKind
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.pairs import PairProduct
 from svmcore.kernel.rough import RoughProduct
 from svmcore.kernel.tiles import DenseTiles
 from svmcore.problem import certify, formulations, measures
 from svmcore.problem.certify import Residual, certificate
+from svmcore.simd.lanes import MULTIPLIES_PAIRS
 from svmcore.solvers._contract import SolverTask
 
 N = 60
@@ -113,6 +115,7 @@ def test_a_fit_whose_gap_is_near_the_limit_of_the_warning_knows_it_from_what_it_
 
 KERNELS = {
     "rbf": Kernel(int(KernelKind.RBF), 0.5, 0.0, 3, 0.0),
+    "wide": Kernel(int(KernelKind.RBF), 0.01, 0.0, 3, 0.25),
     "laplacian": Kernel(int(KernelKind.LAPLACIAN), 0.3, 0.0, 3, 0.25),
     "poly": Kernel(int(KernelKind.POLY), 0.2, 1.0, 4, 0.0),
     "sigmoid": Kernel(int(KernelKind.SIGMOID), 0.1, 0.1, 3, 0.5),
@@ -120,10 +123,15 @@ KERNELS = {
 FORMS = ("hinge", "squared_hinge", "regression", "quantile", "one class")
 
 
-def sparse_point(form, kernel, equality, seed, n=400, d=3):
-    """A rough optimum with few vectors: the answer of a few pair steps, say."""
+def features(kernel, seed, n=400):
     rng = np.random.default_rng([5, seed])
-    X = rng.normal(size=(n, d)) + np.where(rng.random(n) < 0.5, 1.5, -1.5)[:, None]
+    d, shift = (60, 0.4) if kernel == "wide" else (3, 1.5)
+    return rng.normal(size=(n, d)) + np.where(rng.random(n) < 0.5, shift, -shift)[:, None], rng
+
+
+def sparse_point(form, kernel, equality, seed, n=400):
+    """A rough optimum with few vectors: the answer of a few pair steps, say."""
+    X, rng = features(kernel, seed, n)
     y, costs = np.sign(X.sum(axis=1)), rng.uniform(0.5, 2.0, n)
     if form == "regression":
         qp = formulations.svr(np.sin(X[:, 0]), costs, 0.2, "epsilon_insensitive", equality)
@@ -144,13 +152,8 @@ def sparse_point(form, kernel, equality, seed, n=400, d=3):
     return qp, raw.beta, rng
 
 
-def points_of(form, kernel, seed, n=400, d=3):
-    rng = np.random.default_rng([5, seed])
-    return KernelMatrix(
-        rng.normal(size=(n, d)) + np.where(rng.random(n) < 0.5, 1.5, -1.5)[:, None],
-        KERNELS[kernel],
-        cache_bytes=1 << 20,
-    )
+def points_of(form, kernel, seed, n=400):
+    return KernelMatrix(features(kernel, seed, n)[0], KERNELS[kernel], cache_bytes=1 << 20)
 
 
 def both(monkeypatch, qp, kernel, seed, beta, intercept, *, best=False, known=None):
@@ -188,16 +191,23 @@ def test_points_that_are_passed_over_change_no_number(monkeypatch, form, kernel,
         assert_same(found, full)
 
 
-@given(seed=st.integers(0, 5), which=st.integers(0, 10**6), by=st.floats(-1e3, 1e3), form=st.sampled_from(FORMS[:3]))
+@given(
+    seed=st.integers(0, 5),
+    which=st.integers(0, 10**6),
+    by=st.floats(-1e3, 1e3),
+    form=st.sampled_from(FORMS[:3]),
+    kernel=st.sampled_from(["rbf", "wide"]),
+    where=st.sampled_from([RoughProduct, PairProduct]),
+)
 def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_or_an_estimate_at_a_point_that_was_passed_over_is_noticed(
-    seed, which, by, form
+    seed, which, by, form, kernel, where
 ):
     """Whatever is planted, the certificate is that of all points in float64. It asks nobody what the solver thought.
 
-    But where the solver contradicts its own float32 estimates, it does not believe these, either.
+    But where the solver contradicts its own rough values, it does not believe these, either: neither float32 nor integers.
     """
-    qp, beta, _ = sparse_point(form, "rbf", True, seed)
-    K = points_of("", "rbf", seed)
+    qp, beta, _ = sparse_point(form, kernel, True, seed)
+    K = points_of("", kernel, seed)
     known = Residual(qp, K, beta)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify, "_BRIEF", 0.0)
@@ -209,11 +219,11 @@ def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_or_an_estimate_at_a_poi
 
         def told(K):
             """What a solver says: a value that is off, and a bound that denies it."""
-            v = measures.residual(qp, beta, kernel_product(qp, points_of("", "rbf", seed), beta))
+            v = measures.residual(qp, beta, kernel_product(qp, points_of("", kernel, seed), beta))
             v[t] += by
             return Residual(qp, K, beta, v, 1e-9)
 
-        found, full, asked = both(patch, qp, "rbf", seed, beta, None, known=told)
+        found, full, asked = both(patch, qp, kernel, seed, beta, None, known=told)
         assert asked > 0
         assert_same(found, full)
         assert_same(found, honest)
@@ -222,19 +232,19 @@ def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_or_an_estimate_at_a_poi
     lost[s] = 0.0
 
     def said(K):
-        v = measures.residual(qp, lost, kernel_product(qp, points_of("", "rbf", seed), lost))
+        v = measures.residual(qp, lost, kernel_product(qp, points_of("", kernel, seed), lost))
         return Residual(qp, K, lost, v, 1e-9)
 
     call = RoughProduct.__call__
 
     def planted(self, X, n, rows):
         values, bounds = call(self, X, n, rows)
-        values[rows == qp.point[s]] += by
+        values[rows == qp.point[s]] += by * isinstance(self, where)
         return values, bounds
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RoughProduct, "__call__", planted)
-        found, full, asked = both(patch, qp, "rbf", seed, lost, None, known=said)
+        found, full, asked = both(patch, qp, kernel, seed, lost, None, known=said)
         assert asked > 0
         assert_same(found, full)
     wrong = beta.copy()
@@ -242,7 +252,7 @@ def test_a_wrong_multiplier_or_a_wrong_value_of_a_solver_or_an_estimate_at_a_poi
     if not np.isfinite(wrong[t]):
         wrong[t] = np.sign(wrong[t])
     with pytest.MonkeyPatch.context() as patch:
-        found, full, _ = both(patch, qp, "rbf", seed, wrong, None)
+        found, full, _ = both(patch, qp, kernel, seed, wrong, None)
         assert_same(found, full)
         assert found.infeasibility > honest.infeasibility + 0.1
         assert found.gap != pytest.approx(honest.gap, rel=1e-3)
@@ -264,9 +274,15 @@ def test_the_certificate_of_a_wide_machine_reads_few_points_in_float64():
     X = rng.normal(size=(1500, 64)) + np.where(np.arange(1500) % 2, 0.5, -0.5)[:, None]
     y = np.where(np.arange(1500) % 2, 1.0, -1.0)
     solution = svmcore.train_svc(X, y, C=1.0, solver="smo", n_threads=1)
-    asked = []
-    product_at = KernelMatrix.product_at
+    asked, roughly = [], {RoughProduct: 0, PairProduct: 0}
+    product_at, call = KernelMatrix.product_at, RoughProduct.__call__
+
+    def counted(self, X, n, rows):
+        roughly[type(self)] += len(rows)
+        return call(self, X, n, rows)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RoughProduct, "__call__", counted)
         patch.setattr(
             KernelMatrix,
             "product_at",
@@ -275,6 +291,8 @@ def test_the_certificate_of_a_wide_machine_reads_few_points_in_float64():
         found = svmcore.certificate(X, y, solution.alpha, solution.intercept)
     assert len(solution.support) < 750
     assert 0 < sum(asked) < 1.3 * len(solution.support)
+    if MULTIPLIES_PAIRS:  # integers decide most of the others
+        assert 0 < roughly[RoughProduct] < 0.2 * roughly[PairProduct]
     assert found.kkt_violation <= 1e-3
     assert found.gap == pytest.approx(solution.gap, rel=1e-6)
 

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from svmcore._types import Kernel, KernelKind
+from svmcore.kernel.pairs import PairProduct
 from svmcore.kernel.points import dense_points
 from svmcore.kernel.products import point_product
 from svmcore.kernel.rough import RoughProduct
+from svmcore.simd.lanes import MULTIPLIES_PAIRS
 
 KINDS = {
     "rbf": KernelKind.RBF,
@@ -116,6 +118,72 @@ def test_bits_do_not_depend_on_threads():
     assert np.array_equal(bound, other)
     third, _ = rough(X, 3)
     assert np.array_equal(one, third)
+
+
+pairs = pytest.mark.skipif(not MULTIPLIES_PAIRS, reason="this processor multiplies no pairs of integers")
+
+
+def norm_of(kernel, sources, coef):
+    return np.sqrt(coef @ exactly(kernel, sources, sources, coef))
+
+
+@pairs
+@given(
+    width=st.sampled_from([48, 49, 90, 300]),
+    scale=st.sampled_from([1e-12, 1.0, 1e12]),
+    size=st.sampled_from([1e-9, 1.0, 1e6]),
+    spread=st.sampled_from([0.0, 0.01, 0.5, 1.0, 3.0]),
+    one=st.sampled_from([0.0, 0.5, 8.0]),
+    signs=st.sampled_from([0.0, 1.0]),
+    seed=st.integers(0, 1000),
+)
+def test_no_value_of_integers_is_off_by_more_than_its_bound(width, scale, size, spread, one, signs, seed):
+    """Of points that are alike or not, and of points of which one feature is larger than all others."""
+    rng = np.random.default_rng(seed)
+    sources, X = (spread * rng.normal(size=(m, width)) for m in (40, 70))
+    sources[0, 0] += one
+    X[0, 1] += one
+    sources, X = sources * scale, X * scale
+    coef = size * (rng.normal(size=40) + 3.0 * signs)
+    kernel = a_kernel("rbf", width, scale)
+    values, bounds = PairProduct(kernel, sources, coef, norm_of(kernel, sources, coef))(X, 1)
+    known = np.isfinite(bounds)
+    assert known.all() or spread == 3.0
+    assert (np.abs(values - exactly(kernel, X, sources, coef))[known] <= bounds[known]).all()
+    assert (bounds[known] < 3e-3 * np.abs(coef).sum()).all()
+
+
+@pairs
+def test_both_sides_of_the_rounding_to_integers_are_in_the_bound():
+    rng = np.random.default_rng(5)
+    sources, X = rng.normal(size=(200, 60)), rng.normal(size=(300, 60))
+    coef = rng.normal(size=200)
+    kernel = a_kernel("rbf", 60, 1.0)
+    product = PairProduct(kernel, sources, coef, norm_of(kernel, sources, coef))
+    values, bounds = product(X, 1)
+    off = np.abs(values - exactly(kernel, X, sources, coef))
+    assert 1e-5 < off.max() <= bounds.min()
+    for what in ("norm", "moved"):
+        kept = getattr(product, what)
+        setattr(product, what, 0.0)
+        _, less = product(X, 1)
+        assert (less < bounds).all()
+        setattr(product, what, kept)
+    assert np.array_equal(product(X, 3)[0], values)
+
+
+@pairs
+def test_integers_of_one_row_against_one_source_are_off_by_up_to_their_bound():
+    """There is little to gain from a sharper bound of the one value: that of a sum is for terms that all err to one side."""
+    kernel = Kernel(int(KernelKind.RBF), 1.0, 0.0, 3, 0.0)
+    rng = np.random.default_rng(6)
+    X = 0.05 * rng.normal(size=(4000, 100))
+    sources = np.concatenate([X[:1], X[:1] + 0.1 * rng.normal(size=(1, 100))])
+    coef = np.array([1.0, 0.0])
+    values, bounds = PairProduct(kernel, sources, coef, 1.0)(X, 1)
+    off = np.abs(values - exactly(kernel, X, sources, coef))
+    assert (off <= bounds).all()
+    assert (off > 0.1 * bounds).any()
 
 
 def test_coefficients_of_zero_give_zero():

@@ -13,6 +13,7 @@ from svmcore._types import LANES
 from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.points import near_points
 from svmcore.simd import loops, packing, passes, sparse, vector
+from svmcore.simd.lanes import MULTIPLIES_PAIRS
 
 pytestmark = pytest.mark.home
 
@@ -130,6 +131,43 @@ def test_distances_from_squares(d):
     packing.pack_panels(x, np.arange(len(x)), np.zeros(d), 2.0, 0, 1, packed, squares)
     assert np.allclose(packed[0, d, :14], 4.0 * (x * x).sum(axis=1), rtol=1e-6, atol=0.0)
     assert (packed[0, :, 14:] == 0).all()
+
+
+@pytest.mark.skipif(not (DISABLED or MULTIPLIES_PAIRS), reason="this processor multiplies no pairs of integers")
+@pytest.mark.parametrize("d", [1, 20, 131])
+def test_distances_of_integers(d):
+    """Features are rounded to integers, of which two share a number. Nothing else is lost but what float32 rounds at the end.
+
+    The integers have the largest norms whose products fit, and have both signs.
+    """
+    rng = np.random.default_rng(d)
+    panels = np.zeros((1, d + 1, LANES), np.float32)
+    panels[0, :d] = rng.uniform(-0.9, 0.9, (d, LANES)) / np.sqrt(d)
+    panels[0, 0, :2], panels[0, 1:d, :2] = [0.9, -0.9], 0.0
+    panels[0, d] = np.nan  # no feature
+    both, integers = [], []
+    for unit in (13000.0, 36000.0):
+        out = np.zeros((1, (d + 1) // 2 + 1, LANES), np.int32)
+        squares, left = np.empty(LANES), np.empty(LANES, np.float32)
+        packing.pack_pairs(panels, d, np.float32(unit), out, squares, left)
+        scaled = panels[0, :d] * np.float32(unit)
+        whole = np.rint(scaled)
+        halves = out[0, :-1].view(np.int16).reshape(-1, LANES, 2).transpose(0, 2, 1).reshape(-1, LANES)
+        assert np.array_equal(halves[:d], whole)
+        assert not halves[d:].any()
+        assert np.array_equal(squares, (whole.astype(float) ** 2).sum(axis=0))
+        assert np.allclose(left, ((scaled - whole).astype(float) ** 2).sum(axis=0), rtol=1e-4)
+        out[:, -1].view(np.float32)[:] = squares / unit**2
+        both.append(out)
+        integers.append(whole.T.astype(float) / unit)
+    rows = np.empty((2, both[0].shape[1], vector.ROWS), np.int32)
+    packing.pack_rows(both[0], np.arange(2 * vector.ROWS), rows)
+    expected = exact_kernel(vector.Rbf(1.0, 0.0, 1), integers[0][: 2 * vector.ROWS], integers[1])
+    coef = rng.standard_normal(2 * vector.ROWS).astype(np.float32)
+    out = np.ones(LANES)
+    shape = vector.PairRbf(2.0 / (13000.0 * 36000.0), 0.0, 1)
+    loops.add_block(shape, rows, coef, both[1], 0, 1, out)
+    assert np.abs(out - 1.0 - coef.astype(float) @ expected).max() <= 12 * 2e-6
 
 
 @pytest.mark.parametrize("d", [1, 20, 130])

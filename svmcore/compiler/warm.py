@@ -23,11 +23,13 @@ from svmcore.compiler import bundle as _bundle
 from svmcore.compiler import disk as _disk
 from svmcore.compiler.jit import DISABLED
 from svmcore.cv.search import cv_path
+from svmcore.kernel.pairs import PairProduct
 from svmcore.kernel.rough import RoughProduct
 from svmcore.models.leave_out import leave_one_out
 from svmcore.models.solution import Terms
 from svmcore.path.driver import svm_path
 from svmcore.problem.formulations import svc
+from svmcore.simd.lanes import MULTIPLIES_PAIRS
 from svmcore.solvers import block
 from svmcore.solvers.small import MOST_POINTS
 from svmcore.train.certificates import certificate
@@ -254,4 +256,7 @@ def _exercise(X: Any, y: Any, kernel: KernelName) -> None:
     many = np.resize(np.arange(len(y)), block.SMALL_COSTLY + 1)
     train_svc(X[many], y[many], 1e-3, solver="block", tol=0.5, max_iter=100, **options)
     if kernel != "linear" and isinstance(X, np.ndarray):
-        RoughProduct(solution.kernel, solution.support_vectors, solution.dual_coef)(X, 1)
+        rough = solution.kernel, solution.support_vectors, solution.dual_coef
+        RoughProduct(*rough)(X, 1)
+        if kernel == "rbf" and MULTIPLIES_PAIRS:
+            PairProduct(rough[0]._replace(gamma=0.01), *rough[1:], 1.0)(X, 1)  # near points

@@ -163,7 +163,7 @@ def rows_of(
 
 def packed_weights(packed: Real, coef: FloatArray) -> Real:
     """Coefficients of the rows of `packed`. Those of its padding are zero."""
-    weights = np.zeros(packed.shape[0] * vector.ROWS, packed.dtype)
+    weights = np.zeros(packed.shape[0] * vector.ROWS, np.float64 if packed.dtype == np.float64 else np.float32)
     weights[: len(coef)] = coef
     return weights
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.base.threads import split
-from svmcore.kernel.points import Real, packed_weights, rows_of
+from svmcore.kernel.points import Real, packed_rows, packed_weights
 from svmcore.kernel.products import NEAR, NEAR_FEATURES, needs_pairs, shape_of
 from svmcore.kernel.spare import lent
 from svmcore.kernel.table import facts_of
@@ -108,18 +108,19 @@ class RoughProduct:
         self.factor = scale if kernel.kind == KernelKind.LAPLACIAN else float(np.sqrt(abs(scale)))
         self.kernel = kernel if exponential else kernel._replace(gamma=float(np.sign(scale)))
         every = np.arange(len(sources))
-        _, sizes = self._packed(sources, every)
+        panels, sizes = self._packed(sources, every)
         self.sizes = sizes[: len(sources)]
         self.largest = float(self.sizes.max(initial=0.0))
-        last = sizes if self.wide else None
         self.unit = float(np.abs(coef).max(initial=0.0)) or 1.0
         self.coef = np.abs(coef / self.unit)
-        self.sides: list[
-            tuple[Real, Real]
-        ] = []  # row groups and weights, of positive coefficients and of negative ones
-        for side in (np.flatnonzero(coef > 0.0), np.flatnonzero(coef < 0.0)):
-            rows = rows_of(sources, side, np.float32, self.centre, self.factor, last)
-            self.sides.append((rows, packed_weights(rows, self.coef[side])))
+        # row groups and weights, of positive coefficients and of negative ones
+        both = [np.flatnonzero(side) for side in (coef > 0.0, coef < 0.0)]
+        groups = self._groups(sources, panels, both)
+        self.sides = [(rows, packed_weights(rows, self.coef[side])) for rows, side in zip(groups, both, strict=True)]
+
+    def _groups(self, sources: FloatArray, panels: Real, sides: list[IntArray]) -> list[Real]:
+        """Row groups of both sides of the sources, which are these panels, too."""
+        return [packed_rows(panels, side) for side in sides]
 
     @staticmethod
     def serves(kernel: Kernel, n_features: int, sources: int) -> bool:
@@ -167,9 +168,7 @@ class RoughProduct:
             shape = vector.NearRbf(*shape)
         elif self.wide:
             panels, sides = np.ascontiguousarray(panels[:, : self.width]), self.far_sides
-        sums = np.zeros((2, len(values)))
-        for (rows, weights), out in zip(sides, sums, strict=True):
-            loops.add_block(shape, rows, weights, panels, 0, len(panels), out)
+        sums = self._sums(shape, sides, panels, len(values))
         np.subtract(sums[0], sums[1], out=values)
         error = SLACK * self._error(sizes, largest, near=near)
         if facts_of(self.kernel).exponential:
@@ -178,6 +177,13 @@ class RoughProduct:
         bounds[~np.isfinite(values)] = np.inf
         values *= self.unit
         bounds *= self.unit
+
+    def _sums(self, shape: vector.Shape, sides: list[tuple[Real, Real]], panels: Real, count: int) -> FloatArray:
+        """The sums over sources of positive coefficients and over the others, for the points of some panels."""
+        sums = np.zeros((2, count))
+        for (rows, weights), out in zip(sides, sums, strict=True):
+            loops.add_block(shape, rows, weights, panels, 0, len(panels), out)
+        return sums
 
     def _sharper(self, error: FloatArray, sums: FloatArray, sizes: FloatArray, *, near: bool) -> FloatArray:
         """How far the value of each target of an exponential kernel may be off, given what sum |coef| K is up to an `error`.

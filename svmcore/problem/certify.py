@@ -14,16 +14,19 @@ from numpy.typing import NDArray
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
+from svmcore.kernel.pairs import MOST_FEATURES, PairProduct
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.rough import RoughProduct
 from svmcore.problem import measures
+from svmcore.simd.lanes import MULTIPLIES_PAIRS
 
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 _BRIEF = 3e6  # feature operations that are over before a second product has begun
 _LONG = 5.0  # times that: what float32 passes over saves more than it costs to ask
 _FEW = 192  # so many entries more cost less than to pack the sources once more
-_AT_ONCE = 4096  # points whose product is computed in float32 together
-_MANY_OPEN = 0.5  # float32 is of no use where it leaves more than this share of the first points open
+_AT_ONCE = 4096  # points whose rough product is computed together
+_NORM_ERROR = 1e-12  # of the square of a norm: what rounding may hide, in units of that of the sum of |coef|
+_MANY_OPEN = 0.5  # it is of no use where it leaves more than this share of the first points open
 
 
 class Certificate(NamedTuple):
@@ -134,25 +137,41 @@ class Residual:
         return self.beyond(min(top, b), max(bottom, b))
 
     def guess(self, b: float) -> None:
-        """Learn all other entries in float32, each with a bound that holds for certain. No solver's word is used.
+        """Learn all other entries roughly, each with a bound that holds for certain. No solver's word is used.
 
-        A solver's word that contradicts leaves an entry open. It ends early where float32 decides too few.
+        Many features are read as integers first, and in float32 where these decide nothing.
         """
         K, open_ = self.K, np.flatnonzero(~self.exact)
-        told, most = self.v[open_], self.error[open_]
+        what, told = (K.kernel, K.X[self.support], self.coef), (self.v.copy(), self.error.copy())
+        if K.squares is not None and MULTIPLIES_PAIRS and K.n_features <= MOST_FEATURES:
+            self._estimate(PairProduct(*what, self._norm()), open_, b, *told)
+            open_ = np.flatnonzero(self.undecided(b) & ~self.exact)
+        if open_.size:
+            self._estimate(RoughProduct(*what), open_, b, *told)
+
+    def _norm(self) -> float:
+        """The norm of the machine over the features of its kernel, or slightly more."""
+        qp, own, total = self.qp, self.beta != 0.0, float(self.coef.sum())
+        beta = self.beta[own]
+        square = float(beta @ (qp.c[own] - self.v[own] - qp.diag[own] * beta)) - self.K.kernel.offset * total**2
+        return float(np.sqrt(max(square, 0.0) + _NORM_ERROR * float(np.abs(self.coef).sum()) ** 2))
+
+    def _estimate(self, rough: RoughProduct, open_: IntArray, b: float, told: FloatArray, most: FloatArray) -> None:
+        """Learn these entries from a product with a bound.
+
+        What a solver `told`, with its bound `most`, leaves an entry open where it contradicts. It ends early where the
+        product decides too few.
+        """
+        K = self.K
         self.v[open_], self.error[open_] = 0.0, np.inf
-        if not (K.dense and RoughProduct.serves(K.kernel, K.n_features, len(self.support))):
-            return
-        rough = RoughProduct(K.kernel, K.X[self.support], self.coef)
         constant = K.kernel.offset * self.coef.sum()
         for start in range(0, len(open_), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            some = open_[part]
+            some = open_[start : start + _AT_ONCE]
             values, bounds = rough(K.X, K.n_threads, self.qp.point[some])
             K.n_evals += len(some) * len(self.support)
             known = np.isfinite(bounds)
             self._learn(some[known], values[known] + constant)
-            bounds[np.abs(self.v[some] - told[part]) > bounds + most[part]] = np.inf
+            bounds[np.abs(self.v[some] - told[some]) > bounds + most[some]] = np.inf
             self.error[some] = bounds
             if not start and np.mean(self.undecided(b)[some]) > _MANY_OPEN:
                 return

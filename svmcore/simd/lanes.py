@@ -16,6 +16,8 @@ from svmcore.compiler.jit import DISABLED, host_features
 _WIDE = "avx512f" in host_features()
 REGISTERS = 4 if _WIDE else 2
 REGISTER_BYTES = 64 if _WIDE else 32
+MULTIPLIES_PAIRS = any("vnni" in each for each in host_features())
+"""Whether `Lanes.add_pairs` is one instruction."""
 
 _EXP2_32 = (
     1.0,
@@ -52,10 +54,13 @@ UNITS_16 = 65535.0
 
 
 class Lanes:
-    """Arithmetic on one register of numbers, emitted through an llvmlite builder."""
+    """Arithmetic on one register of numbers, emitted through an llvmlite builder.
+
+    Integers of 32 bits stand beside float32 numbers: what is made of them is float32.
+    """
 
     def __init__(self, builder: Any, dtype: Any) -> None:
-        single = dtype == types.float32
+        single = dtype != types.float64
         self.b = builder
         self.single = single
         self.count = REGISTER_BYTES // (4 if single else 8)
@@ -88,9 +93,9 @@ class Lanes:
 
     def splat(self, x: Any) -> Any:
         """The same number in every lane."""
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.count), [0] * self.count)
-        empty = ir.Constant(self.vector, ir.Undefined)
-        first = self.b.insert_element(empty, self.scalar(x), ir.Constant(ir.IntType(32), 0))
+        x, zeros = self.scalar(x), ir.Constant(ir.VectorType(ir.IntType(32), self.count), [0] * self.count)
+        empty = ir.Constant(ir.VectorType(x.type, self.count), ir.Undefined)
+        first = self.b.insert_element(empty, x, ir.Constant(ir.IntType(32), 0))
         return self.b.shuffle_vector(first, empty, zeros)
 
     def load(self, pointer: Any, index: Any) -> Any:
@@ -121,6 +126,16 @@ class Lanes:
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """a b + c, in one rounding where the processor has it."""
         return self.call("fmuladd", a, b, c)
+
+    def add_pairs(self, a: Any, b: Any, c: Any) -> Any:
+        """c plus the products of both halves of a and b: a lane holds two integers of 16 bits, and their sum in 32."""
+        wide = self.count == 16
+        halves = ir.VectorType(HALF, 2 * self.count)
+        symbol = "llvm.x86.avx512.pmaddw.d.512" if wide else "llvm.x86.avx2.pmadd.wd"
+        function = self.b.module.globals.get(symbol)
+        if function is None:
+            function = ir.Function(self.b.module, ir.FunctionType(self.wholes, [halves, halves]), symbol)
+        return self.b.add(c, self.b.call(function, [self.b.bitcast(each, halves) for each in (a, b)]))
 
     def larger(self, a: Any, b: Any) -> Any:
         """The larger one, lane by lane."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 
@@ -176,6 +177,31 @@ def pack_twice(X, order, moved, factor, centre, single, double, squares):
         for k in range(X.shape[1]):
             centre[k] /= X.shape[0]
     pack_panels(X, order, centre, factor, 0, single.shape[0], single, squares)
+
+
+_NEAREST = np.float32(12582912.0)  # 1.5 * 2**23: adding and subtracting it rounds to the nearest integer
+
+
+@jit
+def pack_pairs(panels, width, unit, out, squares, left):
+    """Round the features of float32 panels, times `unit`, to integers of 16 bits. Two of them share a number of `out`.
+
+    The last feature of `out` stays as it is. `squares` are sums of the squares of the integers, `left` those of what rounding
+    has left out. In place: out, squares, left.
+    """
+    for p in range(panels.shape[0]):
+        panel, sums, rest = panels[p], squares[p * LANES : (p + 1) * LANES], left[p * LANES : (p + 1) * LANES]
+        for lane in range(LANES):
+            sums[lane], rest[lane] = 0.0, np.float32(0.0)
+        for k in range((width + 1) // 2):
+            first, second, row = panel[2 * k], panel[min(2 * k + 1, width - 1)], out[p, k]
+            factor = unit if 2 * k + 1 < width else np.float32(0.0)
+            for lane in range(LANES):
+                x, z = first[lane] * unit, second[lane] * factor
+                a, b = (x + _NEAREST) - _NEAREST, (z + _NEAREST) - _NEAREST
+                row[lane] = (np.int32(a) & 0xFFFF) | (np.int32(b) << 16)
+                sums[lane] += np.float64(a) * np.float64(a) + np.float64(b) * np.float64(b)
+                rest[lane] += (x - a) * (x - a) + (z - b) * (z - b)
 
 
 @jit

@@ -110,7 +110,7 @@ def exp_nonpositive(x, bits, power):
 # `rows[g, k, r]` is feature k of row g * ROWS + r. `panels[p, k, lane]` is feature k of point p * LANES + lane. Both arrays
 # are float32, or both are float64: the same functions emit both. In float32 the exponential kernels read features that have
 # been multiplied by the kernel's scale, or by its square root for rbf. So K = 2^-measure needs no further product. In float64
-# they read the data as they are, and `scale` is applied to the measure.
+# they read the data as they are, and `scale` is applied to the measure. Arrays of integers are for `PairRbf` alone.
 
 
 class Shape(NamedTuple):
@@ -140,6 +140,13 @@ class NearRbf(Shape):
     """
 
 
+class PairRbf(Shape):
+    """2^-(|x|^2 + |z|^2 - scale x'z) of points of small integers: a feature of both arrays is two of them, of 16 bits each.
+
+    The last feature is |x|^2 in float32, in units of the kernel. Products and their sums are exact.
+    """
+
+
 class Laplacian(Shape):
     """2^-(scale |x - z|_1)."""
 
@@ -156,7 +163,7 @@ def _kernel_value(lanes: Lanes, shape: Any, shape_value: Any, measure: Any) -> A
     """Kernel values from one register of measures."""
     b = lanes.b
     scale, coef0, degree = (b.extract_value(shape_value, i) for i in range(3))
-    if shape in (Rbf, NearRbf, Laplacian):
+    if shape in (Rbf, NearRbf, PairRbf, Laplacian):
         return lanes.exp2_minus(measure if lanes.single else b.fmul(measure, lanes.splat(scale)))
     x = lanes.fma(lanes.splat(scale), measure, lanes.splat(coef0))
     if shape is Poly:
@@ -195,23 +202,28 @@ def emit_tile(
                     out.append(lanes.fma(difference, difference, total))
                 elif shape is Laplacian:
                     out.append(b.fadd(total, lanes.call("fabs", b.fsub(x, z[v]))))
+                elif shape is PairRbf:
+                    out.append(lanes.add_pairs(z[v], x, total))
                 else:
                     out.append(lanes.fma(x, z[v], total))
         return out
 
-    near = shape is NearRbf
+    near = shape in (NearRbf, PairRbf)
     width = b.sub(row_shape[1], integer(1)) if near else row_shape[1]
 
     def distance(r: int, v: int) -> Any:
         """The squared distance from the product and the squares, which are the last feature."""
         own = lanes.splat(b.load(b.gep(row_base, [b.add(b.mul(width, integer(stride)), integer(r))])))
         other = lanes.load(panel_base, b.add(b.mul(width, integer(LANES)), integer(v * lanes.count)))
-        difference = lanes.fma(lanes.constant(-2.0), measures[r * REGISTERS + v], b.fadd(own, other))
-        return lanes.larger(difference, lanes.constant(0.0))
+        product, factor = measures[r * REGISTERS + v], lanes.constant(-2.0)
+        if shape is PairRbf:
+            own, other = (b.bitcast(each, lanes.vector) for each in (own, other))
+            product, factor = b.sitofp(product, lanes.vector), b.fneg(lanes.splat(b.extract_value(value, 0)))
+        return lanes.larger(lanes.fma(factor, product, b.fadd(own, other)), lanes.constant(0.0))
 
-    zeros = [lanes.constant(0.0)] * (count * REGISTERS)
+    zeros = [lanes.integers(0) if shape is PairRbf else lanes.constant(0.0)] * (count * REGISTERS)
 
-    if lanes.single:
+    if lanes.single and shape is not PairRbf:
         measures = emit_sums(b, width, CHUNK, zeros, one_feature)
     else:
         measures = emit_for(b, width, 1, zeros, one_feature)
@@ -383,7 +395,16 @@ def kernel_tile(shape: Shape, x: np.ndarray, z: np.ndarray) -> np.ndarray:
     if isinstance(shape, NearRbf):
         measure = np.maximum(x[-1][:, None] + z[-1] - x.dtype.type(2) * (x[:-1].T @ z[:-1]), x.dtype.type(0))
         return np.exp2(-measure if x.dtype == np.float32 else -shape.scale * measure)
+    if isinstance(shape, PairRbf):
+        (x, own), (z, other) = ((_pairs(each[:-1]), each[-1].view(np.float32)) for each in (x, z))
+        measure = own[:, None] + other - np.float32(shape.scale) * np.einsum("kri,kji->rj", x, z).astype(np.float32)
+        return np.exp2(-np.maximum(measure, np.float32(0)))
     return _of_dot(shape, x.T @ z[: len(x)])
+
+
+def _pairs(x: np.ndarray) -> np.ndarray:
+    """Both halves of each integer."""
+    return np.stack([(x << 16) >> 16, x >> 16], axis=2)
 
 
 def _of_dot(shape: Shape, dot: np.ndarray) -> np.ndarray:
