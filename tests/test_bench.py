@@ -177,6 +177,20 @@ def test_a_peer_that_fails_is_a_result():
 # ---- data --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["monk1", "monk2", "monk3", "noisy_spirals", "two_spirals"])
+def test_built_in_sets_are_the_published_ones(name, data_set):
+    X, y = data_set(name)
+    ours = data.load(name)
+    if ours.test is not None:
+        assert len(ours.y) + len(ours.test[1]) == len(y)
+        assert {tuple(x) for x in np.vstack([ours.X, ours.test[0]])} == {tuple(x) for x in X}
+    elif name.startswith("monk"):
+        assert np.array_equal(ours.y, y)
+    else:
+        assert np.array_equal(ours.X, X)
+        assert np.array_equal(ours.y, y)
+
+
 @pytest.mark.parametrize("name", ["clusters-300-20", "noisy-300-5", "mixture-300-8", "onehot-300-120", "waves-300-4"])
 def test_generated_sets_are_what_their_names_say(name):
     made = data.GENERATED[name.split("-")[0]](*map(int, name.split("-")[1:]))
@@ -459,6 +473,13 @@ def test_the_order_of_the_working_set_rules_on_spirals():
     counts = {row[0]: row[2] for row in costs().rows}
     assert counts[5.0] == counts[10.0]
     assert counts[0.001] == 150
+
+
+@pytest.mark.compiled
+def test_every_solver_is_found_by_its_name():
+    assert all(by_name(solver.name).name == solver.name for solver in [DEFAULT, *peers()])
+    with pytest.raises(KeyError):
+        by_name("nobody")
 
 
 def test_two_threads_and_kernel_values_are_recorded(monkeypatch):

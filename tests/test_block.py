@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from warned import quiet
 
 import svmcore
-from svmcore._types import Kernel, KernelKind
+from svmcore._types import Kernel, KernelKind, Status
 from svmcore.base import threads as _threads
 from svmcore.compiler.jit import DISABLED
 from svmcore.kernel import grams, matrix, tiles
@@ -37,6 +38,16 @@ def certified(solution, X, y, C, tol, **problem):
         assert abs((signs * solution.alpha).sum()) <= 1e-9 * max(1.0, solution.alpha.sum())
     if problem.get("loss", "hinge") == "hinge":
         assert solution.alpha.max() <= C
+
+
+@pytest.mark.filterwarnings("ignore:the tolerance is met")
+@pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "laplacian"])
+def test_tolerance_is_met(kernel, C, tol):
+    X, y = mixture()
+    solution = svmcore.train_svc(X, y, C, kernel=kernel, coef0=1.0, tol=tol, solver="block")
+    certified(solution, X, y, C, tol, kernel=kernel, coef0=1.0)
 
 
 @pytest.mark.compiled
@@ -105,6 +116,13 @@ def test_a_stretch_without_progress_is_a_crawl_and_too_many_of_them_never_end():
         assert not watch.endless
         assert watch.crawls(0.4, -103.0, 100 + 50 * k, 0)
     assert watch.endless
+
+
+@pytest.mark.parametrize("points", [[[0.0], [1.0], [0.0]], [[0.0], [2.0], [1.0]]], ids=["shared", "overlapping"])
+def test_unbounded_hard_margin_says_so(points):
+    with quiet(svmcore.ConvergenceWarning):
+        solution = svmcore.train_svc(points, [-1, -1, 1], np.inf, kernel="linear", solver="block", time_limit=600.0)
+    assert solution.status is Status.UNBOUNDED
 
 
 def test_working_sets_of_duplicates_hold_the_worst_pair(monkeypatch):
@@ -323,6 +341,24 @@ def test_conjugate_steps_reach_the_optimum_of_plain_ones(dtype, C):
         steps.append(taken)
     assert found[1] == pytest.approx(found[0], rel=1e-4)
     assert C == 1.0 or steps[1] < 0.6 * steps[0]
+
+
+@pytest.mark.compiled
+def test_long_runs_of_steps_are_conjugate(monkeypatch):
+    """Few free variables and large costs: the same answers in fewer steps, where one run may be lucky."""
+    steps = {0: 0, block.CONJUGATE: 0}
+    for seed in range(3, 8):
+        X = np.random.default_rng(seed).standard_normal((800, 2))
+        y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+        found = []
+        for most in steps:
+            monkeypatch.setattr(block, "CONJUGATE", most)
+            found.append(svmcore.train_svc(X, y, 1e4, gamma=0.5, tol=1e-6, solver="block"))
+            certified(found[-1], X, y, 1e4, 1e-6, gamma=0.5)
+            steps[most] += found[-1].n_iter
+        assert found[1].objective == pytest.approx(found[0].objective, rel=1e-7)
+    plain, conjugate = steps.values()
+    assert conjugate < 0.8 * plain
 
 
 @pytest.mark.compiled

@@ -51,6 +51,13 @@ def test_means_and_deviations_are_written(run):
     assert found["written"] == ["again.txt"]
 
 
+@pytest.mark.parametrize("solver", ["cholesky", "widrow-hoff"])
+def test_solvers_agree(run, solver):
+    more = ("--tol", "1e-7", "--test", "sold.csv", "--json")
+    errors = [json.loads(run(*USUAL, *more, "--solver", name)[1])["test"]["rmse"] for name in ("cg", solver)]
+    assert errors[0] == pytest.approx(errors[1], rel=1e-5)
+
+
 def test_a_process_that_ends_early_is_told(run):
     status, out, err = run(*USUAL, "--time-limit", "0")
     assert status == 1

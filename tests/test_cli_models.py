@@ -118,6 +118,23 @@ def test_probabilities_of_numbers_and_what_has_none(run):
     refused("probA need 1 numbers each", svmcore.load, "m")
 
 
+def test_probabilities_of_folds_that_are_trained_one_by_one(run):
+    options = {"auto": [], "smo": ["--solver", "smo"], "limited": ["--time-limit", "60"]}
+    found = {}
+    for name, words in options.items():
+        words = ["--class-weight", "1=2", "--tol", "1e-8", "--standardize", *words]
+        assert run("train", "train.txt", "--probability", *words, "-o", f"{name}.npz", "-q")[0] == 0
+        found[name] = svmcore.load(f"{name}.npz").calibration
+    np.testing.assert_allclose(found["smo"], found["limited"], atol=1e-4)
+    np.testing.assert_allclose(found["auto"], found["smo"], atol=0.1)  # all folds have the scaling of all rows
+    np.savez("given.npz", X=X @ X.T, y=Y)
+    assert run("train", "given.npz", "-k", "precomputed", "--probability", "-o", "g.npz", "-q")[0] == 0
+    np.savez("alone.npz", X=X, y=np.where(np.arange(60) == 7, 5, Y))
+    assert run("train", "alone.npz", "--probability", "-o", "a.npz", "-q")[0] == 0
+    p = svmcore.load("a.npz").predict_proba(X)[:, 2]
+    assert p[7] > 5.0 * np.delete(p, 7).mean()
+
+
 def test_a_damaged_sigmoid_is_refused(run):
     assert run("train", "train.txt", "--probability", "-o", "m.npz", "-q")[0] == 0
     np.savez("bad.npz", **parts_of("m.npz") | {"calibration": np.array([np.nan, 1.0])})
@@ -431,6 +448,17 @@ def test_cv_trains_where_the_rule_says(run, rule, name):
     assert f"-C {facts['C']:.6g} " in facts["next"]
 
 
+def test_cv_of_the_hinge_loss_and_its_picture_with_the_map(run):
+    pytest.importorskip("matplotlib")
+    from matplotlib.image import imread
+
+    few = ("cv", "train.txt", "--cv", "3", "--C-max", "5", "--score", "hinge", "--quiet", "--plot")
+    out, _ = run.works(*few, "one.png", "-g", "0.5")
+    assert "validation   hinge " in out
+    run.works(*few, "two.png", "-g", "0.1,0.5")
+    assert imread("two.png").shape[1] > 1.8 * imread("one.png").shape[1]  # curve and map
+
+
 def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
     """The rows of the first are for validation; what lies inside is predicted to be of the second."""
     rng = np.random.default_rng(3)
@@ -451,3 +479,13 @@ def test_cv_of_one_class_learns_the_second_class_alone(run, tmp_path):
     assert re.search(r"svmcore cv o.csv --one-class -g [0-9.]+ -o model.npz", out), out
     for words in (("--svr",), ("--epsilon", "1"), ("--classes", "ovr"), ("--class-weight", "balanced")):
         assert f"--one-class takes no {words[0]}" in run.refused("cv", "o.csv", "--one-class", *words)
+
+
+def test_the_range_of_C_follows_the_spread_of_numbers(run):
+    words = ("cv", "wide.txt", "--svr", "--cv", "3", "--json", "--gamma")
+    svmcore.save_data("wide.txt", X, 300.0 * X[:, 0] + 100.0 * X[:, 1] ** 2)
+    out, err = run.works(*words, "0.5")
+    assert json.loads(out)["validation"]["C_to"] > 1000.0
+    assert "end of the range" not in err
+    svmcore.save_data("wide.txt", X, 300.0 * X[:, 0])
+    assert "Remedy: a larger --C-max" in run(*words, "1e-3")[2]

@@ -127,6 +127,12 @@ def first_able(solver: str) -> Case:
     )
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_says_what_it_does(solver):
+    assert svmcore.solvers()[solver].summary
+    assert any(refusal(solver, case) is None for case in FORMULATIONS.values())
+
+
 @pytest.mark.parametrize(("solver", "name"), REFUSED)
 def test_what_a_solver_does_not_do_is_refused_in_words(solver, name):
     case = FORMULATIONS[name]

@@ -473,6 +473,25 @@ def test_progress_line_names_what_is_left(capsys, monkeypatch):
 
 # ---- real data -------------------------------------------------------------------------------------------------------
 
+SETS = (
+    "heart", "ionosphere", "sonar", "monk1", "monk3", "german", "diabetes", "raetsch_titanic", "wbc", "two_spirals", "monk2",
+    "hillvalley", "madelon", "noisy_spirals", "raetsch_breast_cancer", "raetsch_flare_solar", "raetsch_thyroid", "splice",
+    "svmguide1", "svmguide3",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("name", SETS)
+def test_curves_of_real_data_are_those_of_brute_force(name, kernel, data_set):
+    X, y = data_set(name)
+    X = X.toarray() if hasattr(X, "toarray") else X
+    rows = np.random.default_rng(0).permutation(len(y))[:220]
+    X, y = X[rows], y[rows]
+    cv = svmcore.cv_path(X, y, kernel=kernel, standardize=True, C_max=100.0 if kernel == "rbf" else 3.0)
+    assert check(X, y, cv, most=40, kernel=kernel, standardize=True) > 20
+
+
 # ---- by hypothesis ---------------------------------------------------------------------------------------------------
 
 

@@ -124,6 +124,43 @@ def test_refit_scores_and_support_agree(strategy):
     assert cv.n_support(3.0) == pytest.approx(np.mean(counts), abs=0.3)
 
 
+def test_one_against_one_is_that_of_scikit_learn():
+    svm = pytest.importorskip("sklearn.svm")
+    datasets = pytest.importorskip("sklearn.datasets")
+    X, y = datasets.load_iris(return_X_y=True)
+    cv = svmcore.cv_path(X, y, gamma=0.2, C_max=100.0)
+    rng = np.random.default_rng(0)
+    compared = 0
+    for C in np.exp(rng.uniform(np.log(0.3), np.log(99.0), 40)):
+        found = cv.fold_errors(C)
+        for k, fold in enumerate(cv.folds):
+            peer = svm.SVC(C=C, gamma=0.2, tol=1e-8, decision_function_shape="ovo").fit(X[fold.train], y[fold.train])
+            if np.abs(peer.decision_function(X[fold.test])).min() < 1e-4:
+                continue
+            assert found[k] == pytest.approx(np.mean(peer.predict(X[fold.test]) != y[fold.test]), abs=1e-12)
+            compared += 1
+    assert compared > 150
+
+
+def test_one_against_the_rest_is_that_of_scikit_learn():
+    svm, multiclass = pytest.importorskip("sklearn.svm"), pytest.importorskip("sklearn.multiclass")
+    datasets = pytest.importorskip("sklearn.datasets")
+    X, y = datasets.load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    cv = svmcore.cv_path(X, y, gamma=0.1, C_max=100.0, classes="ovr", cv=3)
+    compared = 0
+    for C in np.exp(np.random.default_rng(0).uniform(np.log(0.1), np.log(99.0), 15)):
+        found = cv.fold_errors(C)
+        for k, fold in enumerate(cv.folds):
+            peer = multiclass.OneVsRestClassifier(svm.SVC(C=C, gamma=0.1, tol=1e-8)).fit(X[fold.train], y[fold.train])
+            values = np.sort(peer.decision_function(X[fold.test]), axis=1)
+            if (values[:, -1] - values[:, -2]).min() < 1e-4:
+                continue
+            assert found[k] == pytest.approx(np.mean(peer.predict(X[fold.test]) != y[fold.test]), abs=1e-12)
+            compared += 1
+    assert compared > 30
+
+
 def test_two_classes_are_one_pair():
     X, y = clouds(80, k=2)
     curves = [svmcore.cv_path(X, y, gamma=0.5, C_max=50.0, classes=strategy) for strategy in STRATEGIES]

@@ -200,6 +200,20 @@ def test_numbers_have_no_probabilities():
     refused("probabilities of classes", svmcore.cv_path(X, y, loss="epsilon_insensitive", C_max=1.0).calibrate)
 
 
+def test_picture_of_a_continuous_curve():
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot as plt
+
+    X, y = waves(40)
+    cv = svmcore.cv_path(X, y, loss="epsilon_insensitive", score="squared_error", gamma=[0.1, 1.0], C_max=10.0)
+    for what in ("curve", "map"):
+        ax = cv.plot(what)
+        assert "least" in ax.get_title(loc="right")
+        ax.figure.canvas.draw()
+    assert cv.plot().get_ylabel() == "mean squared error"
+    plt.close("all")
+
+
 @settings(max_examples=15)
 @given(strategies.points(low=8, high=30), st.integers(0, 1000), st.sampled_from(sorted(LOSSES)), st.booleans())
 def test_any_regression_agrees_with_brute_force(X, seed, loss, linear):

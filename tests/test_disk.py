@@ -92,6 +92,25 @@ def test_an_edited_home_is_seen_by_its_importer_in_another_process(two_homes):
 
 
 @pytest.mark.ci
+@pytest.mark.compiled
+def test_an_edited_home_is_seen_from_another_folder(two_homes):
+    """The home below moves to a room of its own; the one above follows, by each way to import it."""
+    package = two_homes / "svmcore"
+    (package / "room").mkdir()
+    (package / "room" / "__init__.py").write_text("")
+    (package / "_kernels.py").rename(package / "room" / "kernels.py")
+    last, found = "from svmcore._kernels import _double", []
+    for line in ("from svmcore.room.kernels import _double", "from .room.kernels import _double"):
+        edit(package / "_smo_jit.py", last, line)
+        last = line
+        found.append(run(PROGRAM, two_homes))
+        edit(package / "room" / "kernels.py", "2.0", "5.0")
+        found.append(run(PROGRAM, two_homes))
+        edit(package / "room" / "kernels.py", "5.0", "2.0")
+    assert found == [[7.0, 0, 1], [16.0, 0, 1]] * 2
+
+
+@pytest.mark.ci
 def test_an_edited_kernel_is_seen_by_the_solver(tmp_path):
     """On the homes themselves: alpha = 1 / (1 - K) for two points, whose K = 1/e is squared.
 
@@ -213,6 +232,21 @@ def test_files_in_a_folder_that_others_may_write_to_are_not_read(tmp_path):
 @pytest.mark.ci
 @posix
 @pytest.mark.compiled
+def test_a_cache_that_others_may_write_to_is_passed_over(two_homes):
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+    before = {file: file.stat().st_mtime_ns for file in files(two_homes)}
+    (folder,) = {file.parent for file in before}
+    folder.chmod(0o777)
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert {file: file.stat().st_mtime_ns for file in files(two_homes)} == before  # and nothing was written there
+    folder.chmod(0o755)
+    assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+
+
+@pytest.mark.ci
+@posix
+@pytest.mark.compiled
 def test_what_is_no_file_keeps_nobody_waiting(two_homes):
     """A pipe, a folder, a device: each counts as absent, and where it can be replaced, it is."""
     run(PROGRAM, two_homes)
@@ -276,6 +310,22 @@ def test_what_cannot_be_written_is_not_there_in_half(tmp_path, monkeypatch, erro
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
 
 
+@pytest.mark.ci
+@posix
+@pytest.mark.compiled
+def test_a_full_disk_is_no_obstacle(two_homes):
+    """Files end at 1000 bytes here: a write that fails in the middle."""
+    limit = "import resource, sys\nresource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+    limit += (
+        "sys.dont_write_bytecode = True\n"  # Python itself would leave half a .pyc file, and stumble over it next time
+    )
+    assert run(limit + PROGRAM, two_homes) == [7.0, 0, 1]
+    assert files(two_homes) == []
+    assert list(two_homes.rglob("*.tmp")) == []
+    assert run(PROGRAM, two_homes) == [7.0, 0, 1]
+    assert run(limit + PROGRAM, two_homes) == [7.0, 1, 0]
+
+
 @pytest.mark.compiled
 def test_a_file_that_cannot_be_read_is_made_anew(two_homes):
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
@@ -310,6 +360,17 @@ def test_a_class_that_is_gone_is_a_miss(two_homes):
         _files.write(file, b"csvmcore._smo_jit\nGone\n.")
     assert run(PROGRAM, two_homes) == [7.0, 0, 1]
     assert run(PROGRAM, two_homes) == [7.0, 1, 0]
+
+
+@pytest.mark.ci
+@posix
+@pytest.mark.compiled
+def test_a_home_that_cannot_be_written_to(two_homes, tmp_path):
+    """A file where the folder should be: neither root nor anybody else can write there."""
+    (tmp_path / "home").write_text("")
+    blocked = str(tmp_path / "home" / "user")
+    for _ in range(2):
+        assert run(PROGRAM, two_homes, HOME=blocked, XDG_CACHE_HOME="", NUMBA_CACHE_DIR="") == [7.0, 0, 1]
 
 
 # ---- many processes --------------------------------------------------------------------------------------------------

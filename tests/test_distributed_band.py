@@ -151,7 +151,36 @@ def test_squared_losses_take_a_sample_and_newton_s_steps(thin, loss):
 # ---- sets that others have used, and masters that are killed ---------------------------------------------------------
 
 
+SETS = [
+    "svmguide1",
+    "raetsch_titanic",
+    "german",
+    "a1a",
+]  # scaled by hand, three columns of few values, integers, sparse
 ROOT = Path(svmcore.__file__).parents[1]
+
+
+def _few(X, y):
+    """At most 2,000 rows, of the same scale in all columns."""
+    X = X[:: 1 + X.shape[0] // 2001]
+    y = y[:: 1 + len(y) // 2001]
+    return (X if hasattr(X, "tocsr") else (X - X.mean(axis=0)) / X.std(axis=0)), y
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("name", SETS)
+def test_shared_sets_in_any_number_of_parts(data_set, name, kernel, monkeypatch):
+    monkeypatch.setattr(band, "LEAST", 200)
+    monkeypatch.setattr(band, "SPREAD", 0.0)
+    X, y = _few(*data_set(name))
+    ref = svmcore.train_svc(X, y, kernel=kernel, tol=1e-8)
+    for parts in (1, 2, 7, 16):
+        cut = [(X[a], y[a]) for a in np.array_split(np.arange(len(y)), parts)]
+        ours = train_svc(cut, kernel=kernel, tol=1e-6) if kernel == "rbf" else train_linear(cut, tol=1e-6)
+        assert ours.converged
+        assert ours.kkt_violation <= 1e-6
+        assert len(ours.rows) == parts
+        assert abs(ours.objective - ref.objective) <= 1e-8 * abs(ref.objective)
 
 
 @pytest.mark.parametrize("rows", [1500, 5000])

@@ -16,7 +16,7 @@ import pytest
 from refusals import refused
 
 import svmcore
-from svmcore.distributed import band, rounds, train_linear, train_svc
+from svmcore.distributed import band, rounds, scan, train_linear, train_svc
 
 pytest.importorskip("dask", reason="needs dask")
 pytest.importorskip("distributed", reason="needs distributed")
@@ -600,6 +600,34 @@ def _too_much(dask_worker):
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         > dask_worker.memory_manager.memory_pause_fraction * limit
     )
+
+
+@pytest.mark.slow
+def test_a_straggler_changes_no_bit(client, files, monkeypatch):
+    pattern, *_ = files
+    one = train_svc(pattern, **FORM)
+    slow = min(client.scheduler_info()["workers"])
+    client.run(_slow_down, workers=[slow])
+    try:
+        two = train_svc(pattern, client=client, **FORM)
+    finally:
+        client.run(_hurry_up, workers=[slow])
+    same_bits(one, two)
+
+
+def _slow_down():
+    add = scan._add
+
+    def late(*args):
+        time.sleep(0.3)
+        return add(*args)
+
+    late.quick = add
+    scan._add = late
+
+
+def _hurry_up():
+    scan._add = scan._add.quick
 
 
 def test_a_client_is_asked_for(files):

@@ -18,7 +18,7 @@ from warned import quiet
 
 import svmcore
 from svmcore._types import Kernel, KernelKind
-from svmcore.distributed import rounds, scan, train_svc
+from svmcore.distributed import rounds, scan, train_svc, train_svr
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.problem import formulations, measures
 
@@ -69,6 +69,17 @@ def test_kernels_and_losses(kernel, loss):
     same(train_svc(X, y, tol=1e-6, parts=3, working_set=150, **form), ref)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_regression_has_two_variables_a_row(fit_intercept):
+    X, _ = wavy(700)
+    y = np.sin(X[:, 0]) + X[:, 1]
+    form = {"epsilon": 0.05, "fit_intercept": fit_intercept}
+    ref = svmcore.train_svr(X, y, tol=1e-7, **form)
+    ours = train_svr(X, y, tol=1e-6, parts=5, working_set=150, **form)
+    same(ours, ref)
+    assert np.allclose(ours.predict(X[:9]), ref.predict(X[:9]), atol=1e-4)
+
+
 def _sparse(X, y):
     return [(csr_matrix(np.where(np.abs(X[a]) < 0.5, 0.0, X[a])), y[a]) for a in np.array_split(np.arange(len(y)), 3)]
 
@@ -84,6 +95,14 @@ def test_any_parts_will_do(cut):
     rows = np.concatenate([p[0].toarray() if hasattr(p[0], "toarray") else p[0] for p in parts])
     ref = svmcore.train_svc(rows, np.concatenate([p[1] for p in parts]), tol=1e-8)
     same(train_svc(parts, tol=1e-6, working_set=300), ref)
+
+
+def test_weights():
+    X, y = wavy()
+    weight = np.random.default_rng(2).uniform(0.0, 2.0, len(y))
+    weight[::3] = 0.0
+    form = {"C": 3.0, "sample_weight": weight, "class_weight": {-1.0: 2.0, 1.0: 0.5}}
+    same(train_svc(X, y, tol=1e-6, parts=4, working_set=200, **form), svmcore.train_svc(X, y, tol=1e-8, **form))
 
 
 @given(st.integers(2, 40), st.integers(1, 6), st.sampled_from([1e-3, 1.0, 1e3]), st.integers(2, 9), st.integers(0, 99))
@@ -276,3 +295,20 @@ def test_sparse_rows_of_few_features_are_made_dense_only_where_they_fill_little_
         assert measures.objective(qp, beta, qp.c - qp.diag * beta - X @ (X.T @ beta)) == pytest.approx(ref.objective)
     assert scan._solver(KernelMatrix(X, kernel, cache_bytes=0)) is scan.interior
     assert scan._solver(KernelMatrix(rows[:4], kernel, cache_bytes=0)) is scan.block
+
+
+@pytest.mark.slow
+def test_a_million_rows_from_files(tmp_path):
+    """Out of core: 1,000,000 rows of 20 features; minutes."""
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=(20, 3))
+    for k in range(16):
+        X = rng.normal(size=(62_500, 20)).astype(np.float32)
+        y = np.sign(np.tanh(X @ w[:, 0]) + np.sin(X @ w[:, 1] / 3.0) + 0.2 * rng.normal(size=len(X)))
+        np.savez(tmp_path / f"{k:02d}.npz", X=X, y=y.astype(np.int8))
+    ours = train_svc(str(tmp_path / "*.npz"), C=0.1)
+    assert ours.converged
+    assert ours.kkt_violation <= 1e-3
+    assert ours.relative_gap < 1e-3
+    assert len(ours.rounds) <= 20
+    assert sum(ours.rows) == 1_000_000

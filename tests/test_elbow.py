@@ -17,6 +17,21 @@ both = pytest.mark.parametrize("equality", [True, False])
 # ---------------------------------------------------------------- the triangular factor
 
 
+@pytest.mark.parametrize("m", [0, 1, 2, 5, 6])
+def test_triangular_systems(m):
+    rng = np.random.default_rng(m)
+    R = np.full((8, 9), np.nan)
+    R[:m, :m] = np.triu(rng.normal(size=(m, m))) + 2.0 * np.eye(m)
+    b = np.append(rng.normal(size=m), [7.0, 8.0])
+    b[: m // 2] = 0.0  # entries that are zero are passed over
+    lower, upper = b.copy(), b.copy()
+    ej.solve_lower(R, m, lower)
+    ej.solve_upper(R, m, upper)
+    assert R[:m, :m].T @ lower[:m] == pytest.approx(b[:m], abs=1e-12)
+    assert R[:m, :m] @ upper[:m] == pytest.approx(b[:m], abs=1e-12)
+    assert lower[m:].tolist() == upper[m:].tolist() == [7.0, 8.0]
+
+
 @seeds(6)
 @both
 @pytest.mark.parametrize("m", [0, 1, 4])
@@ -84,6 +99,17 @@ def test_a_lifted_pivot_is_the_square_of_the_diagonal():
     ej.append(at.P, at.S, i, x, 1e-6)
     assert at.S.factor[m, m] ** 2 == pytest.approx(1e-6 * (at.P.diagonal[i] + at.P.bump))
     assert at.S.factor[:m, m].tolist() == x[:m].tolist()
+
+
+def test_a_rotation_turns_two_rows():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=6), rng.normal(size=6)
+    old = np.array([a, b])
+    c, s = np.cos(0.3), np.sin(0.3)
+    ej.rotate(a, b, c, s, 2, 5)
+    turned = np.array([[c, s], [-s, c]]) @ old
+    assert np.array([a, b])[:, 2:5] == pytest.approx(turned[:, 2:5], abs=1e-15)
+    assert np.array_equal(np.array([a, b])[:, [0, 1, 5]], old[:, [0, 1, 5]])
 
 
 @seeds(6)
@@ -348,6 +374,11 @@ def test_the_image_needs_the_rows_of_what_has_changed():
     at.S.beta[:] = at.S.then
     at.S.beta[i] += 1.0
     assert ej.renew_image(at.P, at.S)
+
+
+def test_the_size_of_the_linear_term():
+    at = scene(0, level=2.0)
+    assert ej.size_at(at.P, 1.5) == 3.5
 
 
 @seeds(6)

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -198,3 +199,44 @@ def test_any_small_problem_is_solved_as_scikit_learn_solves_it(data):
 
 
 # ---- real data ---------------------------------------------------------------------------------------------------------
+
+
+def stored(name):
+    file = DATA / f"{name}.npz"
+    if not file.is_file():
+        pytest.skip(f"data set {name!r} not found in {DATA} (set SVMCORE_DATA)")
+    with np.load(file, allow_pickle=False) as found:
+        A, y = found["X"].astype(float), found["y"]
+    spread = A.std(axis=0)
+    return (A - A.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0), y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["glass", "vehicle", "vowel", "satellite"])
+@pytest.mark.parametrize(
+    "form", [{}, {"kernel": "linear", "C": 0.1}, {"C": 100.0, "decision_function_shape": "ovo"}], ids=str
+)
+def test_several_classes_of_real_data(data, form):
+    A, y = stored(f"classes/{data}")
+    ours, theirs = (library.SVC(tol=1e-7, **form).fit(A, y) for library in (svmcore, svm))
+    ours.set_params(decision_function_shape="ovo")
+    theirs.set_params(decision_function_shape="ovo")
+    f, g = ours.decision_function(A), theirs.decision_function(A)
+    assert np.allclose(f, g, atol=1e-4 * (1.0 + np.abs(g).max()))
+    sure = np.abs(f).min(axis=1) > 1e-4
+    assert np.array_equal(ours.predict(A)[sure], theirs.predict(A)[sure])
+    assert np.array_equal(ours.classes_, theirs.classes_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["boston", "ozone"])
+@pytest.mark.parametrize(
+    ("name", "form"), [("SVR", {}), ("SVR", {"kernel": "linear"}), ("NuSVR", {"nu": 0.3}), ("LinearSVR", {})]
+)
+def test_regressions_of_real_data(data, name, form):
+    A, y = stored(f"targets/{data}")
+    y = (y - y.mean()) / y.std()
+    more = {"max_iter": 10**6, "random_state": 0} if name == "LinearSVR" else {}
+    ours = getattr(svmcore, name)(tol=1e-7, **form).fit(A, y)
+    theirs = getattr(svm, name)(tol=1e-7, **form, **more).fit(A, y)
+    assert np.allclose(ours.predict(A), theirs.predict(A), atol=1e-4)

@@ -197,6 +197,28 @@ def test_machines_over_one_matrix_are_those_that_are_trained_one_by_one(kind, ke
     np.testing.assert_allclose(machine.fit(points, THREE, weight).predict_proba(points), whole, atol=2e-6)
 
 
+@pytest.mark.filterwarnings("ignore:stationary")  # the sigmoid kernel
+def test_which_machines_are_solved_over_one_matrix(monkeypatch):
+    asked = []
+
+    def counted(*args):
+        asked.append(args[0])
+        return original(*args)
+
+    original = _proba._one_by_one
+    monkeypatch.setattr(_proba, "_one_by_one", counted)
+    for params in ({}, {"kernel": "poly"}, {"n_threads": 2}):
+        fitted(**params)
+        fitted(y=THREE, **params)
+    fitted("NuSVC", THREE)
+    assert not asked
+    fitted(solver="smo")
+    fitted(time_limit=60.0)
+    fitted(kernel="sigmoid")
+    fitted(C=np.inf, y=np.where(X[:, 0] > 0, "yes", "no"))
+    assert len(asked) == 4
+
+
 def test_an_interrupt_between_tasks_is_heard(monkeypatch):
     from svmcore.cv import left_out
 

@@ -7,13 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
+from repeats import seeds
 from scipy import sparse
+from warned import quiet
 
 from svmcore._errors import ConvergenceWarning, StoppedError
 from svmcore.kernel.rows import RowStore
 from svmcore.models.files import load
 from svmcore.path import measure
 from svmcore.path.driver import svm_path
+from svmcore.path.result import StepCurve
 from svmcore.train.certificates import certificate
 from svmcore.train.functions import train_svc
 
@@ -79,6 +82,36 @@ def test_optimal_at_every_breakpoint_and_between(seed):
     assert measured.infeasibility <= 1e-9 * bound.sum()
 
 
+@pytest.mark.usefixtures("tracker")
+@given(st.integers(0, 10**9))
+def test_equals_train_svc(seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    path = svm_path(X, y, sample_weight=weight, **kernel)
+    C = float(10.0 ** rng.uniform(-3, 1))
+    with quiet(ConvergenceWarning):  # 1e-9 may lie below the limit of float64
+        solution = train_svc(X, y, C, sample_weight=weight, tol=1e-9, max_iter=100_000, **kernel)
+    assert path.objective(C) <= solution.objective + 1e-9 * abs(solution.objective)
+    if solution.converged and solution.relative_gap < 1e-8:
+        assert path.objective(C) == pytest.approx(solution.objective, rel=1e-7)
+        assert path.at(C).objective == pytest.approx(path.objective(C), rel=1e-7)
+
+
+@pytest.mark.usefixtures("tracker")
+@given(st.integers(0, 10**9))
+def test_order_and_names_of_classes_do_not_matter(seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    path = svm_path(X, y, sample_weight=weight, **kernel)
+    order = rng.permutation(len(y))
+    shuffled = svm_path(X[order], y[order], sample_weight=None if weight is None else weight[order], **kernel)
+    flipped = svm_path(X, -y, sample_weight=weight, **kernel)
+    top = min(path.lambdas[0], shuffled.lambdas[0], flipped.lambdas[0])
+    C = 10.0 ** rng.uniform(-np.log10(top), 3, 4)
+    # rounding of K beta in float64 is what a cubic kernel's values of 1e6 leave
+    tolerance = {"rel": 1e-7 + 1e-13 * kernel_scale(X, kernel), "abs": 1e-7}
+    assert shuffled.objective(C) == pytest.approx(path.objective(C), **tolerance)
+    assert flipped.objective(C) == pytest.approx(path.objective(C), **tolerance)
+
+
 def two_clouds(n=80, seed=0, flips=0.1):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
@@ -131,6 +164,26 @@ def test_views_agree_with_each_other():
     table = path.table()
     assert table["objective"] == pytest.approx([path.objective(float(C)) for C in path.Cs])
     assert set(path.table("events")) == {"lambda", "index", "from", "to", "cause"}
+
+
+@pytest.mark.parametrize("equality", [True, False])
+def test_error_curve_is_exact(equality):
+    X, y = two_clouds(60)
+    rng = np.random.default_rng(2)
+    Z = rng.normal(size=(40, 3))
+    z = np.where(Z[:, 0] > 0, 1, -1)
+    path = svm_path(X, y, gamma=0.5, fit_intercept=equality, lambda_min=1e-2)
+    curve = path.error_curve(Z, z)
+    for C in np.exp(rng.uniform(np.log(path.Cs[0]), np.log(path.Cs[-1]), 300)):
+        if np.min(np.abs(curve.breakpoints / C - 1)) > 1e-9:
+            assert curve(C) == pytest.approx(np.mean(path.predict(Z, float(C)) != z))
+    around = curve.breakpoints[::3]
+    for side in (1 - 1e-7, 1 + 1e-7):
+        got = curve(np.clip(around * side, path.Cs[0], path.Cs[-1]))
+        want = [np.mean(path.predict(Z, float(np.clip(C * side, path.Cs[0], path.Cs[-1]))) != z) for C in around]
+        assert got == pytest.approx(want)
+    assert curve.minimum == curve(curve.best_C) == curve.values.min()
+    assert isinstance(path.error_curve(), StepCurve)
 
 
 @given(st.integers(0, 10**9))
@@ -409,6 +462,24 @@ def test_trivial_problems():
     zero = svm_path(np.zeros((5, 2)), [0, 0, 1, 1, 1], kernel="linear")
     assert zero.certify().relative_gap <= 1e-12
     assert zero.alpha(1.0).sum() == pytest.approx(4.0)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("mode", ["svd", "qr", "update"])
+@seeds(25)
+def test_published_algorithm_agrees_with_the_fast_tracker(mode, seed):
+    X, y, kernel, weight, rng = random_problem(seed)
+    fast = svm_path(X, y, sample_weight=weight, lambda_max=1e4, **kernel)
+    published = svm_path(X, y, sample_weight=weight, lambda_max=1e4, factorization=mode, **kernel)
+    assert published.ended == "done"
+    C = 10.0 ** rng.uniform(-4, 3, 8)
+    assert published.certify(C).relative_gap <= 1e-6  # its own loop has no repair beyond BR
+    assert published.objective(C) == pytest.approx(fast.objective(C), rel=2e-6)
+    # the decision function may differ along flat directions of the objective: by at most sqrt(2 gap) in the RKHS norm
+    F, G = published.decision_function(X, C), fast.decision_function(X, C)
+    size = np.sqrt(kernel_scale(X, kernel) * 2e-6 * (1.0 + np.abs(fast.objective(C))))[:, None]
+    centred = (F - F.mean(axis=1, keepdims=True)) - (G - G.mean(axis=1, keepdims=True))
+    assert (np.abs(centred) <= 4 * size + 1e-6).all()
 
 
 def test_published_algorithm_uses_programs_only_where_the_system_is_singular():

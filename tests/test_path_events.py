@@ -22,6 +22,28 @@ both = pytest.mark.parametrize("equality", [True, False])
 # ---------------------------------------------------------------- who joins, who leaves
 
 
+def test_bounds_are_met_exactly():
+    at = scene(0)
+    S = at.S
+    S.resid[:2] = 1.0
+    assert pj.to_bound(S, 0, True) == ej.UP
+    assert pj.to_bound(S, 1, False) == ej.LOW
+    assert S.beta[:2].tolist() == [S.upper[0], S.lower[1]]
+    assert S.side[:2].tolist() == [ej.UP, ej.LOW]
+    assert S.resid[:2].tolist() == [0.0, 0.0]
+
+
+@seeds(6)
+@both
+def test_who_enters_leaves_its_residual_in_the_shift(seed, equality):
+    at = scene(seed, equality=equality)
+    i = int(np.flatnonzero(at.S.side != ej.ELBOW)[-1])
+    pivot = ej.pivot_of(at.P, at.S, i, at.W.column)
+    pj.enter(at.P, at.S, i, at.W.column, pivot)
+    assert at.elbow[-1] == i
+    check(at)
+
+
 def test_a_point_that_depends_on_the_elbow_is_exchanged():
     """Along the null vector to the first box: nobody's residual moves but by what is booked."""
     seen = set()

@@ -315,6 +315,23 @@ def test_interior_solutions_lead_to_the_truth_too(mode, seed):
     assert path.objective(C) == pytest.approx(vertex.objective(C), rel=1e-6)
 
 
+@needs_highspy
+@pytest.mark.compiled
+def test_interior_solutions_hold_more_points_on_the_margin(data_set):
+    """Monk3, linear: 119 / 74 / 86 are printed."""
+    from bench.tables import ong
+
+    X, y = data_set("monk3")
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    found = {
+        lp: ong.counted(ong.path(X, y, "linear", "update", published=ong.AS_PRINTED._replace(lp=lp)))
+        for lp in ("vertex", "interior")
+    }
+    assert found["vertex"].elbow < 119 < found["interior"].elbow
+    assert (found["interior"].elbow, found["interior"].null) == pytest.approx((144, 137), abs=3)
+    assert 45 <= found["interior"].events <= 67  # 64 with HiGHS 1.15, and 49 with 1.8, which has other interior points
+
+
 def test_increments_follow_the_same_path_and_lose_digits():
     X, y = clouds()
     exact = svm_path(X, y, gamma=0.5, factorization="svd", lambda_max=100.0)
@@ -375,6 +392,15 @@ def test_options_reach_the_tracker(option, monkeypatch):
     path = svm_path(X, y, gamma=0.5, factorization="qr", published=PublishedOptions(**option))
     assert seen[0] == PublishedOptions(**option)
     assert path.stats["max_gap"] <= 1e-6
+
+
+@pytest.mark.compiled
+def test_monk2_starts_with_the_elbow_that_is_printed(data_set):
+    X, y = data_set("monk2")
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    path = svm_path(X, y, kernel="linear", lambda_max=1e4, factorization="svd")
+    assert (path.stats["elbow_max"], path.stats["null_dim_max"]) == (288, 281)  # printed: 290, 283
+    assert svm_path(X, y, kernel="linear", lambda_max=1e4).stats["null_dim_max"] == 283
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -88,6 +88,38 @@ def test_groups_without_features_and_early_ends():
     assert np.isnan(short.permutation_maxima).all()
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_scores_are_those_of_nilearns_searchlight():
+    decoding = pytest.importorskip("nilearn.decoding", reason="nilearn is not installed")
+    nibabel, svm = pytest.importorskip("nibabel"), pytest.importorskip("sklearn.svm")
+    from nilearn.image.resampling import coord_transform
+    from nilearn.maskers.nifti_spheres_masker import apply_mask_and_get_affinity
+
+    values = np.random.default_rng(0).normal(size=(4, 4, 4, 40))
+    values[1:3, 1:3, 1:3] += 0.8 * Y
+    images = nibabel.Nifti1Image(values, np.diag([3.0, 3.0, 3.0, 1.0]))
+    mask = nibabel.Nifti1Image(np.ones((4, 4, 4), np.uint8), images.affine)
+    voxels = np.asarray(mask.dataobj).nonzero()
+    seeds = np.array(coord_transform(*voxels, mask.affine)).T
+    points, neighbours = apply_mask_and_get_affinity(seeds, images, radius=5.0, allow_overlap=True, mask_img=mask)
+    found = svmcore.searchlight(points, Y, neighbours, cv=5)
+    theirs = decoding.SearchLight(mask, radius=5.0, estimator=svm.SVC(kernel="linear", tol=1e-6), cv=5).fit(images, Y)
+    np.testing.assert_array_equal(found.scores, theirs.scores_[voxels])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scores_are_those_of_estimators_over_time_in_mne():
+    decoding = pytest.importorskip("mne.decoding", reason="mne is not installed")
+    svm = pytest.importorskip("sklearn.svm")
+    epochs = np.random.default_rng(0).normal(size=(40, 5, 12))
+    epochs[Y == 1, :, 4:7] += 0.7
+    stack = np.einsum("ict,jct->tij", epochs, epochs)
+    found = svmcore.cross_val_many(stack, Y, cv=5, kernel="precomputed")
+    sliding = decoding.SlidingEstimator(svm.SVC(kernel="linear", tol=1e-6), scoring="accuracy", verbose=False)
+    theirs = decoding.cross_val_multiscore(sliding, epochs, Y, cv=5, verbose=False)
+    np.testing.assert_array_equal(found.scores.T, theirs)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -11,7 +11,7 @@ from warned import quiet
 
 import svmcore
 from svmcore import _smo_jit
-from svmcore._types import LANES, Kernel, KernelKind
+from svmcore._types import LANES, Kernel, KernelKind, Status
 from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import new_scratch, padded
@@ -132,6 +132,13 @@ def test_a_partner_that_lands_by_less_than_the_other_can_tell_is_no_extreme_any_
     assert (duals.beta[i], duals.beta[j]) == (5e3, -1.0)
     assert progress.floats[_smo_jit.TOP] == np.max(duals.v + scan.grow)
     assert progress.floats[_smo_jit.BOTTOM] == np.min(duals.v + scan.shrink) > -3.0
+
+
+@pytest.mark.parametrize("winner", [0, 63, 64, 139])
+def test_the_best_score_is_found_in_any_block(winner):
+    score = np.zeros(3 * LANES)
+    score[winner:140] = 2.5  # of equal ones the first
+    assert _smo_jit._best_score(score, score.reshape(-1, LANES).max(axis=1)) == winner
 
 
 @pytest.mark.parametrize("rule", [_smo_jit.SECOND, _smo_jit.MVP])
@@ -337,6 +344,14 @@ def test_idle_sweeps_are_counted_in_a_row():
     assert [sweep.end(SIMPLIFIED, 3)[0] for _ in range(4)] == [-1, -1, -1, _steps_jit.PASSES_DONE]
 
 
+@pytest.mark.parametrize("rule", smo.RULES)
+def test_classes_on_one_point_have_no_finite_hard_margin(rule):
+    X, y = np.array([[0.0], [0.0], [1.0], [2.0]]), np.array([1.0, -1.0, 1.0, -1.0])
+    with quiet(svmcore.ConvergenceWarning):
+        found = svmcore.train_svc(X, y, np.inf, gamma=1.0, solver="smo", rule=rule)
+    assert found.status is Status.UNBOUNDED
+
+
 def test_a_full_cache_gives_the_slot_that_was_used_least():
     _, _, work = problem(30, cache_bytes=8 * LANES * 3)
     cache = work.cache
@@ -392,6 +407,16 @@ def test_shrinking_changes_the_way_and_not_the_answer(task, stopping):
     assert abs(with_it.objective - without.objective) <= max(with_it.gap, without.gap) + 1e-9
     # the criterion that promises nothing must at least not be fooled by variables that were left out
     assert with_it.relative_gap <= 100.0 * max(without.relative_gap, 1e-6)
+
+
+def test_objective_in_reports_is_that_of_the_whole_problem():
+    n = 520 if DISABLED else 2000
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(n, 2))
+    y = np.sign(X[:, 0] + 0.3 * rng.normal(size=n))
+    seen: list[float] = []
+    svmcore.train_svc(X, y, 100.0, tol=1e-2, callback=lambda report: seen.append(report.objective))
+    assert np.all(np.diff(seen) <= 1e-9 * np.abs(seen[-1]))
 
 
 # ---------------------------------------------------------------- the face step
@@ -499,6 +524,16 @@ def test_a_trace_longer_than_its_buffer_is_whole(monkeypatch):
     assert len(whole["objective"]) > 4
     for name, column in whole.items():
         np.testing.assert_array_equal(column, pieces[name])
+
+
+def test_idle_sweeps_end_the_simplified_rule():
+    X, y = np.random.default_rng(4).normal(size=(12, 2)), np.arange(12) % 2
+    with quiet(svmcore.ConvergenceWarning):
+        found = svmcore.train_svc(X, y, 1.0, solver="smo", rule="simplified", max_passes=1, tol=1e-6)
+    patient = svmcore.train_svc(X, y, 1.0, solver="smo", rule="simplified", tol=1e-6)
+    assert found.status in (Status.LIMITED, Status.CONVERGED)
+    assert found.stats["passes"] <= patient.stats["passes"]
+    assert patient.converged
 
 
 def test_short_slices_change_nothing(monkeypatch):

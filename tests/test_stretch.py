@@ -193,6 +193,10 @@ def test_smallest_of_all_short_lists():
                 assert sorted(a[:size]) == sorted(values)
 
 
+def test_the_mean_size():
+    assert oj.mean_size(np.array([1.0, -2.0, 0.0, 5.0])) == 2.0
+
+
 @pytest.mark.parametrize("width", [0, 11, 30])
 def test_all_points_are_candidates_when_there_is_room(width):
     at, window, stretch = windowed(0)
@@ -462,6 +466,14 @@ def test_a_log_has_room_for_a_window():
         assert sj.fits_log(at.S, L)
         L.end[end] += 1
         assert not sj.fits_log(at.S, L)
+
+
+def test_residuals_are_exchanged():
+    at, _, _ = windowed(0)
+    mine, other = at.S.resid.copy(), np.arange(16.0)
+    sj.swapped(at.S, other)
+    assert at.S.resid.tolist() == list(range(16))
+    assert np.array_equal(other, mine)
 
 
 def test_a_window_is_taken_back_by_half_of_what_it_did():

@@ -358,3 +358,63 @@ def test_no_vertex_of_the_programs_gives_monk1_the_printed_events(size, data_set
             other_vertices(patch, size, seed)
             found = printed_path("monk1", "linear")
         assert found.events <= 10 < ong.LINEAR["monk1"].events
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_other_vertices_of_the_programs_change_all_figures_of_monk3(data_set, monkeypatch):
+    data_set("monk3")
+    found = []
+    for seed in range(6):
+        for size in (1e-9, 1e-6, 1e-4):
+            with monkeypatch.context() as patch:
+                other_vertices(patch, size, seed)
+                found.append(printed_path("monk3", "linear"))
+    elbows, events, nulls = (np.array(each) for each in zip(*(run[:3] for run in found), strict=True))
+    assert min(np.ptp(elbows), np.ptp(events), np.ptp(nulls)) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_no_scale_of_svmguide3_gives_the_printed_events(data_set):
+    X, y = data_set("svmguide3")
+    low, high = X.min(axis=0), X.max(axis=0)
+    unit = (X - low) / np.where(high > low, high - low, 1.0)
+    for Z in (X, unit, 2.0 * unit - 1.0):
+        found = ong.counted(ong.path(Z, y, "linear", "update", published=ong.AS_PRINTED))
+        assert abs(found.events - ong.LINEAR["svmguide3"].events) > 300
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_parts_of_wbc_reach_the_printed_figures_on_their_edge(data_set):
+    data_set("wbc")
+    sets = ong.draws("wbc")
+    found = [ong.counted(ong.path(*one, "rbf", "update", published=ong.AS_PRINTED)) for one in sets]
+    printed = ong.GAUSSIAN["wbc"]
+    assert min(run.elbow for run in found) < printed.elbow < max(run.elbow for run in found)
+    assert min(run.events for run in found) <= printed.events <= max(run.events for run in found)
+    assert np.mean([run.null < printed.null for run in found]) > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
+def test_no_order_of_the_spirals_gives_the_rows_that_differ():
+    """SCAN: 16 orders of the points, from the pair that the row began with and from the first closest one."""
+    case = simplesvm.SPIRALS
+    X, y = simplesvm.load(case.data)
+    orders = [
+        np.arange(len(y)),
+        np.arange(len(y))[::-1],
+        *(np.random.default_rng(k).permutation(len(y)) for k in range(14)),
+    ]
+    for C in case.reasons:
+        printed = case.rows[C]
+        for order in orders:
+            back = np.argsort(order)
+            for pair in ({}, {"pair": tuple(int(back[i]) for i in case.pair)}):
+                s = simplesvm.fit(X[order], y[order], C, case.variance, "simple", scan="paper", **pair)
+                adds, members = s.stats["adds"], s.stats["members"]
+                assert (adds, members) != (printed.itr, printed.members) or not simplesvm.as_printed(
+                    s.stats["paper_evals"] / 1e6, printed.evals
+                )

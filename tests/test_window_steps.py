@@ -37,6 +37,18 @@ def test_a_product_of_some_rows_and_columns(rows, columns):
     assert (out[rows:] == 9.0).all()
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 5, 7, 8, 9])
+def test_a_product_with_a_lower_triangle(n):
+    rng = np.random.default_rng(n)
+    A, b, x = np.full((n + 2, n + 2), np.nan), rng.normal(size=n + 2), np.full(n + 2, 9.0)
+    whole = rng.normal(size=(n, n))
+    whole += whole.T
+    A[:n, :n] = np.where(np.tri(n) > 0, whole, np.nan)
+    products_jit.symmetric_product(A, n, b, x)
+    assert x[:n] == pytest.approx(whole @ b[:n], abs=1e-13)
+    assert (x[n:] == 9.0).all()
+
+
 @pytest.mark.parametrize(("top", "bottom"), [(0, 4), (4, 8), (4, 9), (4, 11), (8, 16), (12, 15)])
 @pytest.mark.parametrize(("left", "right"), [(0, 4), (4, 8), (8, 12), (0, 12), (4, 16)])
 def test_a_tile_of_the_lower_triangle(top, bottom, left, right):
