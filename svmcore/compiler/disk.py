@@ -141,25 +141,16 @@ class DiskCache:
         self._allocates = allocates
         self._name = f"{function.__module__.partition('.')[2]}.{function.__qualname__}"
         self._stamp = stamp(function.__module__) or ""
-        self.enable()
+        self._enabled = bool(self._stamp)  # not of a function whose source is not there to be compared
 
     @property
     def cache_path(self) -> str:
         """The folder."""
         return str(folder())
 
-    def enable(self) -> None:
-        """Read and write files; not of a function whose source is not there to be compared."""
-        self._enabled = bool(self._stamp)
-
     def disable(self) -> None:
         """Neither read nor write."""
         self._enabled = False
-
-    def flush(self) -> None:
-        """Delete every file of the function."""
-        for file in _listed(f"{self._name}-*{SUFFIX}"):
-            delete(file)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """The compiled function: of the user's own file, else of a bundle; None where neither has it."""
@@ -240,7 +231,7 @@ def pack(file: Path) -> int:
     magic = cpu_target.target_context.codegen().magic_tuple()
     stamps = {stamp(name) for name in list(sys.modules) if name.startswith("svmcore.")}
     codes = {}
-    for own in _listed(f"*{SUFFIX}"):
+    for own in folder().glob(f"*{SUFFIX}"):
         payload = read(own)
         if payload is None:
             continue
@@ -268,10 +259,3 @@ def _modified(file: Path) -> float:
         return file.stat().st_mtime
     except OSError:  # another process was quicker
         return time.time()
-
-
-def _listed(pattern: str) -> list[Path]:
-    try:
-        return list(folder().glob(pattern))
-    except OSError:
-        return []

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any
 
-from numba.core import event, interpreter, ir, lowering, ssa, typeinfer
+from numba.core import interpreter, ir, typeinfer
 from numba.core.cpu import CPUContext
-from numba.core.errors import ForceLiteralArg, NumbaError, TypingError
+from numba.core.errors import ForceLiteralArg, TypingError
 from numba.core.imputils import builtin_registry
 from numba.core.postproc import PostProcessor
 from numba.core.pythonapi import NativeValue, PythonAPI
@@ -132,13 +132,6 @@ def _post_process(self: Any, peepholes: Any, func_ir: Any) -> Any:
     return _SLOWER[interpreter.Interpreter, "post_process"](self, useful, func_ir)
 
 
-def _run_ssa_block_pass(states: Any, block: Any, handler: Any) -> Iterator[Any]:
-    """What becomes of each statement of a block; numba writes about each in its log."""
-    for statement in block.body:
-        step = handler.on_assign if isinstance(statement, ir.Assign) else handler.on_other
-        yield step(states, statement)
-
-
 # ---- types
 
 
@@ -192,38 +185,6 @@ def _to_native_value(self: Any, kind: Any, obj: Any) -> Any:
     return NativeValue(read_array(self.context, self.builder, kind, obj))
 
 
-# ---- bookkeeping
-
-
-class _ErrorContext:
-    """What is added to a message when something fails; numba has a generator for it, a hundred thousand times."""
-
-    __slots__ = ("args", "facts", "text")
-
-    def __init__(self, text: str, *args: Any, **facts: Any) -> None:
-        self.text, self.args, self.facts = text, args, facts
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, NumbaError):
-            plain = not (self.args or self.facts)
-            error.add_context(self.text if plain else self.text.format(*self.args, **self.facts))
-
-
-def _start_event(kind: str, data: Any = None) -> None:
-    """Something begins, such as a call of the optimiser, where somebody listens."""
-    if event._registered[kind]:
-        _SLOWER[event, "start_event"](kind, data)
-
-
-def _end_event(kind: str, data: Any = None, exc_details: Any = None) -> None:
-    """It ends."""
-    if event._registered[kind]:
-        _SLOWER[event, "end_event"](kind, data, exc_details)
-
-
 _sizes: dict[Any, int] = {}
 answers: dict[Any, Any] = {}
 _attributes: dict[Any, Any] = {}
@@ -236,14 +197,9 @@ _QUICKER: dict[tuple[Any, str], Any] = {
     (BaseContext, "resolve_getattr"): _resolve_getattr,
     (ir.Inst, "_rec_list_vars"): _rec_list_vars,
     (interpreter.Interpreter, "post_process"): _post_process,
-    (ssa, "_run_ssa_block_pass"): _run_ssa_block_pass,
     (typeinfer.ConstraintNetwork, "propagate"): _propagate,
     (typeinfer.CallConstraint, "resolve"): _resolve,
-    (typeinfer, "new_error_context"): _ErrorContext,
-    (lowering, "new_error_context"): _ErrorContext,
     (PythonAPI, "to_native_value"): _to_native_value,
-    (event, "start_event"): _start_event,
-    (event, "end_event"): _end_event,
 }
 _SLOWER = {(owner, name): getattr(owner, name) for owner, name in _QUICKER}
 

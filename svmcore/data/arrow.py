@@ -125,7 +125,7 @@ def _label(name: str, column: Any, layout: Layout) -> tuple[Array | None, Array 
         y = np.asarray(column.to_numpy())
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise InputError(f"{name}: a label is not finite")
-        y = whole(y.astype(np.float64)) if y.dtype.kind == "f" else y.astype(np.int64)
+        y = whole(y)
     else:
         y = np.array(_texts(column), dtype=str)
     return y if y.size else None, None if known.all() or not known.any() else known

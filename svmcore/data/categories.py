@@ -16,37 +16,23 @@ _MOST_LEVELS = 1000  # words of one column
 
 
 def encoded(
-    name: str, X: Array, words: dict[int, Array], layout: Layout, y: Array | None, known: Array | None
+    name: str, X: Array, words: dict[int, Array], layout: Layout, y: Array | None, known_rows: Array | None
 ) -> Table:
     """The table, with categories in their places.
 
     `words` has the text of every categorical column, by its place in the file; `X` the other features, in order.
     """
-    X, names, categories = _features(name, X, words, layout)
-    distinct = None if names is None or len(set(names)) < len(names) else tuple(names)
-    title = None if layout.names is None or layout.label is None else layout.names[layout.label]
-    return Table(X, y, distinct, title, known, categories)
-
-
-def _features(
-    name: str, X: Array, words: dict[int, Array], layout: Layout
-) -> tuple[Array, list[str] | None, tuple[Category, ...]]:
-    """Features with categories in their places, the names of the new columns, and the categories."""
-    wanted = layout.wanted
-    titles = None if layout.names is None else [layout.names[k] for k in layout.features]
-    if not words:
-        return X, titles, ()
+    wanted, titles = layout.wanted, layout.names or [str(k + 1) for k in range(layout.width)]
     known = {(category.name if layout.names else category.place): category for category in wanted.categories}
     blocks: list[Array] = []
     names: list[str] = []
     categories: list[Category] = []
-    at = 0
+    numbers = (X[:, at : at + 1] for at in range(X.shape[1]))
     for place, k in enumerate(layout.features):
-        title = layout.names[k] if layout.names else str(k + 1)
+        title = titles[k]
         if k not in words:
-            blocks.append(X[:, at : at + 1])
+            blocks.append(next(numbers))
             names.append(title)
-            at += 1
             continue
         category = known.get(title if layout.names else place)
         if category is None:
@@ -54,8 +40,12 @@ def _features(
         blocks.append(_one_hot(name, words[k], category, k, wanted))
         names += [f"{title}={level}" for level in category.levels]
         categories.append(category)
-    check_memory(8.0 * len(X) * len(names), name)
-    return np.concatenate(blocks, axis=1), names if layout.names else None, tuple(categories)
+    if words:
+        check_memory(8.0 * len(X) * len(names), name)
+        X = np.concatenate(blocks, axis=1)
+    distinct = None if layout.names is None or len(set(names)) < len(names) else tuple(names)
+    label = None if layout.names is None or layout.label is None else layout.names[layout.label]
+    return Table(X, y, distinct, label, known_rows, tuple(categories))
 
 
 def _levels(name: str, values: Array, title: str, wanted: Wanted) -> tuple[str, ...]:

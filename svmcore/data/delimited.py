@@ -96,7 +96,7 @@ def _csv_bulk(text: bytes, layout: Layout) -> ParsedRows | None:
     text = text.translate(_HIDDEN)
     text = _BLANK_LINE.sub(b"", _COMMENT_LINE.sub(b"", text) if b"#" in text else text)
     if not text:
-        return _nothing(layout)
+        return None
     plain, edge = text, rb"(?<![^\s%b])%b(?![^\s%b])"
     for word, number in ((b"true", b"1"), (b"false", b"0")):
         if re.search(word, text, re.IGNORECASE):
@@ -135,11 +135,6 @@ def _loaded(text: bytes, layout: Layout, kind: Any, columns: list[int] | None = 
     )
 
 
-def _nothing(layout: Layout) -> ParsedRows:
-    empty = np.empty(0, dtype="S1")
-    return ParsedRows(np.empty((0, len(layout.numbers))), dict.fromkeys(layout.texts, empty))
-
-
 def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
     """The same line by line."""
     rows: list[list[float]] = []
@@ -164,18 +159,12 @@ def _csv_lines(name: str, piece: TextPiece, layout: Layout) -> ParsedRows:
                     fail(name, number, k + 1, f"{gap}; {layout.wanted.filling}")
                 text = b""
             column.append(text)
-        rows.append([_value(name, number, k, fields[k], layout) for k in layout.numbers])
-    if not rows:
-        return _nothing(layout)
+        rows.append([])
+        for k in layout.numbers:
+            field = fields[k]
+            if (value := BOOLEAN.get(field.strip().lower())) is None:
+                words = layout.column(k), layout.remedy(k), layout.wanted.filling
+                value = math.nan if layout.wanted.gap(field) else number_of(name, number, k + 1, field, *words)
+            rows[-1].append(value)
     X = np.array(rows, dtype=np.float64).reshape(len(rows), len(layout.numbers))
     return ParsedRows(X, {k: np.array(column, dtype="S") for k, column in texts.items()})
-
-
-def _value(name: str, line: int, k: int, field: bytes, layout: Layout) -> float:
-    """One number of a feature, or the complaint about it."""
-    truth = BOOLEAN.get(field.strip().lower())
-    if truth is not None:
-        return truth
-    if layout.wanted.gap(field):
-        return math.nan
-    return number_of(name, line, k + 1, field, layout.column(k), layout.remedy(k), layout.wanted.filling)

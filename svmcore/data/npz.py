@@ -49,7 +49,7 @@ def _labels(name: str, X: Any, y: Array) -> Array:
         raise InputError(f"{name}: y holds {y[~np.isfinite(y)][0]} in row {np.flatnonzero(~np.isfinite(y))[0] + 1}")
     if y.dtype.kind in "SU":
         return np.char.decode(y, "utf-8", "replace") if y.dtype.kind == "S" else y
-    return whole(y.astype(np.float64)) if y.dtype.kind == "f" else y.astype(np.int64)
+    return whole(y)
 
 
 def _csr(name: str, read: Callable[[str, str], Array]) -> Any:

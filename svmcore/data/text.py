@@ -192,5 +192,8 @@ def number_of(
 
 def whole(y: Array) -> Array:
     """Labels as integers, when they are."""
+    if y.dtype.kind != "f":
+        return y.astype(np.int64)
+    y = y.astype(np.float64)
     integral = np.all(y == np.rint(y)) and np.all(np.abs(y) < 2**53)
     return y.astype(np.int64) if integral else y

@@ -80,7 +80,8 @@ class Decision:
         if not len(self.coef):
             return np.zeros(X.shape[0])
         if self.function is not None:
-            return self._called(self.function, X)
+            function, step = self.function, max(1, matrix.BLOCK_VALUES // len(self.coef))
+            return self._in_blocks(X, step, lambda some: call_kernel(function, some, self.support, 0.0) @ self.coef)
         if self.sparse and is_sparse(X) and mostly_empty(self.support, X):
             support, X = narrowed(self.support, X)
             return Decision(support, self.coef, self.kernel, None)(X, n_threads)
@@ -120,10 +121,6 @@ class Decision:
             out[start : start + len(some)] = values
             start += len(some)
         return out
-
-    def _called(self, function: Callable[[Any, Any], Any], X: Any) -> FloatArray:
-        step = max(1, matrix.BLOCK_VALUES // len(self.coef))
-        return self._in_blocks(X, step, lambda some: call_kernel(function, some, self.support, 0.0) @ self.coef)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 

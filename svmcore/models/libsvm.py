@@ -334,7 +334,7 @@ def _labels(classes: NDArray[Any]) -> list[int]:
     return [int(label) for label in classes.tolist()]
 
 
-def _rows(machine: Solution) -> Any:
+def _rows(machine: Solution | Machines) -> Any:
     """The support vectors; for a precomputed kernel the places of training points."""
     if machine.kernel.kind == KernelKind.PRECOMPUTED:
         return machine.support
@@ -354,13 +354,11 @@ def _several(model: Machines) -> _Text:
         at = np.searchsorted(support, machine.support)
         coef[at, np.where(owner[at] == a, b - 1, a)] = -machine.dual_coef
     order = np.argsort(owner, kind="stable")
-    given = model.kernel.kind == KernelKind.PRECOMPUTED
-    rows = support if given else model.machines[0].columns.raw(model.support_vectors)
     counts = np.bincount(owner, minlength=k).tolist()
     rho = [machine.intercept for machine in model.machines]
     learned: Any = [machine.calibration for machine in model.machines]
     learned = () if None in learned else tuple(np.transpose([(a, -b) for a, b in learned]).tolist())
-    return _Text(_labels(model.classes), counts, rho, coef[order], rows[order], learned)
+    return _Text(_labels(model.classes), counts, rho, coef[order], _rows(model)[order], learned)
 
 
 def _lines(machine: Solution, text: _Text) -> Iterator[str]:

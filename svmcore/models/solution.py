@@ -181,7 +181,7 @@ class Solution(Certified, OfColumns):
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
         rows: dict[str, Any] = {
-            "kind": self.kind + (f": {_listed(self.classes)}" if self.classes is not None else ""),
+            "kind": self.kind + (f": {', '.join(map(str, self.classes))}" if self.classes is not None else ""),
             **self.params,
             "support vectors": f"{len(self.support):,} of {self.n_points:,}",
             "features": f"{self.n_features:,}",
@@ -360,10 +360,6 @@ def demand_sigmoid(machine: Solution) -> FloatArray:
 
 
 Solution.support_vectors = _MadeWhenAsked("support_vectors")
-
-
-def _listed(classes: NDArray[Any]) -> str:
-    return ", ".join(str(label) for label in classes.tolist())
 
 
 def to_format_of(X: Any, like: Any) -> Any:

@@ -120,6 +120,18 @@ class Dots(NamedTuple):
     names: Sequence[str] | None
 
 
+def scatter(ax: Any, dots: Dots, size: float, zorder: int = 1) -> None:
+    """Points in the colours of their groups, or a sample of them; support vectors are ringed."""
+    shown = np.zeros(len(dots.X), bool)
+    shown[np.linspace(0, len(shown) - 1, min(len(shown), _DOTS)).astype(int)] = True
+    for (name, group), colour, marker in zip(dots.groups, (NEGATIVE, POSITIVE), "os", strict=False):
+        own = np.flatnonzero(group & shown)
+        ax.scatter(
+            dots.X[own, 0], dots.X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * dots.support[own],
+            edgecolors=INK, label=name, zorder=zorder, rasterized=own.size > 1000,
+        )  # fmt: skip
+
+
 def draw_plane(ax: Any, dots: Dots, f: Callable[[FloatArray], FloatArray], title: str, margins: bool = True) -> None:
     """A decision function over the plane: its sign, its zero line, its margins (-1 and 1), and points on it."""
     X = dots.X
@@ -137,15 +149,7 @@ def draw_plane(ax: Any, dots: Dots, f: Callable[[FloatArray], FloatArray], title
         ax.contour(x, y, values, levels=inside, colors=[MUTED], linewidths=0.7, linestyles="--")
     if values.min() < 0.0 < values.max():
         ax.contour(x, y, values, levels=[0.0], colors=[INK], linewidths=1.4)
-    shown = np.zeros(len(X), bool)
-    shown[np.linspace(0, len(X) - 1, min(len(X), _DOTS)).astype(int)] = True
-    size = 16.0 if shown.sum() <= 800 else 6.0
-    for (name, group), colour, marker in zip(dots.groups, (NEGATIVE, POSITIVE), "os", strict=False):
-        own = np.flatnonzero(group & shown)
-        ax.scatter(
-            X[own, 0], X[own, 1], s=size, c=colour, marker=marker, linewidths=0.7 * dots.support[own], edgecolors=INK,
-            label=name, rasterized=own.size > 1000,
-        )  # fmt: skip
+    scatter(ax, dots, 16.0 if len(X) <= 800 else 6.0)
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     if square:
         ax.set_aspect("equal", anchor="NW")

@@ -10,11 +10,10 @@ from svmcore._errors import InputError
 from svmcore._types import FloatArray, KernelKind
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution
-from svmcore.plots.canvas import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, Dots, canvas, draw_plane, legend_above, short
+from svmcore.plots.canvas import INK, MARGIN, MUTED, Dots, canvas, draw_plane, legend_above, scatter, short
 from svmcore.problem import border, labelling
 
 _CELLS = 600  # values of a function over one feature
-_DOTS = 3000  # points drawn
 
 
 def plot_machine(machine: Solution, X: Any = None, y: Any = None, *, ax: Any = None) -> Any:
@@ -103,14 +102,8 @@ def _draw_line(machine: Solution, ax: Any, x: FloatArray, labels: Any, support: 
         ax.axhline(0.0, color=INK, linewidth=0.8)
         for level in (-1.0, 1.0) if machine.kind == "classification" else ():
             ax.axhline(level, color=MUTED, linewidth=0.7, linestyle="--")
-    shown = np.unique(np.linspace(0, len(x) - 1, min(len(x), _DOTS)).astype(int))
     heights = labels if regression and labels is not None else machine.decision_function(x[:, None])
-    for (name, group), colour, marker in zip(_groups(machine, labels), (NEGATIVE, POSITIVE), "os", strict=False):
-        own = shown[np.broadcast_to(group, len(x))[shown]]
-        ax.scatter(
-            x[own], heights[own], s=16.0, c=colour, marker=marker, linewidths=0.7 * support[own], edgecolors=INK,
-            label=name, zorder=4, rasterized=own.size > 1000,
-        )  # fmt: skip
+    scatter(ax, Dots(np.stack([x, heights], axis=1), _groups(machine, labels), support, None), 16.0, zorder=4)
     ax.set_xlim(at[0], at[-1])
     name = "feature 1" if machine.feature_names is None else machine.feature_names[0][:30]
     notes = ["ringed: support vectors"] * bool(support.any())
