@@ -39,20 +39,20 @@ def after_small(**problem):
 @pytest.mark.parametrize(
     ("expected", "problem"),
     [
-        (RESCUED_SMO, {"n": auto.TINY}),
+        (RESCUED_SMO, {"n": auto.TINY, "warm": True}),
         (SMO, {"n": auto.TINY, "kind": KernelKind.RBF}),
         (BLOCK, {"n": auto.TINY + 1, "kind": KernelKind.RBF}),
-        (RESCUED_BLOCK, {"n": auto.TINY + 1}),
+        (RESCUED_BLOCK, {"n": auto.TINY + 1, "warm": True}),
         (SMO, {"C": np.inf}),
         (SMO, {"n": auto.MOST_OPEN, "C": np.inf}),
         (BLOCK, {"n": auto.MOST_OPEN + 1, "C": np.inf}),
         (SMO, {"C": np.inf, "loss": "squared_hinge"}),
         (INTERIOR, {}),
         (INTERIOR, {"n": auto.LEAST_POINTS}),
-        (RESCUED_BLOCK, {"n": auto.LEAST_POINTS - 1}),
+        (RESCUED_SMO, {"n": auto.LEAST_POINTS - 1}),
         (NEWTON, {"loss": "squared_hinge"}),
         (NEWTON, {"n": auto.LEAST_POINTS, "loss": "squared_hinge", "equality": False}),
-        (RESCUED_BLOCK, {"n": auto.LEAST_POINTS - 1, "loss": "squared_hinge"}),
+        (RESCUED_SMO, {"n": auto.LEAST_POINTS - 1, "loss": "squared_hinge"}),
         (RESCUED_BLOCK, {"loss": "squared_hinge", "warm": True}),
         (INTERIOR, {"equality": False}),
         (RESCUED_BLOCK, {"warm": True}),
@@ -69,7 +69,8 @@ def after_small(**problem):
         (INTERIOR, {"kind": KernelKind.POLY, "d": 8, "n": 960}),  # 120 of degree 3
         (RESCUED_BLOCK, {"kind": KernelKind.POLY, "d": 8, "n": 959}),
         (RESCUED_BLOCK, {"kind": KernelKind.POLY, "warm": True}),
-        (RESCUED_SMO, {"kind": KernelKind.POLY, "n": auto.TINY}),
+        (INTERIOR, {"kind": KernelKind.POLY, "n": 80}),  # 10
+        (RESCUED_SMO, {"kind": KernelKind.POLY, "n": 79}),
         (BLOCK, {"kind": KernelKind.POLY, "coef0": -1.0}),  # it need not be positive
         (SMO, {"kind": KernelKind.POLY, "C": np.inf}),
         (INTERIOR, {"kind": KernelKind.POLY, "C": 0.1, "loss": "squared_hinge"}),  # no upper bounds
@@ -83,7 +84,8 @@ def test_every_row_of_the_table(expected, problem):
 
 
 @pytest.mark.parametrize(
-    ("expected", "problem"), [(NEWTON, {}), (RESCUED_BLOCK, {"warm": True}), (RESCUED_SMO, {"n": auto.TINY})]
+    ("expected", "problem"),
+    [(NEWTON, {}), (RESCUED_BLOCK, {"warm": True}), (RESCUED_SMO, {"n": auto.LEAST_POINTS - 1})],
 )
 def test_sparse_points_are_made_dense_only_where_they_fill_little_memory(expected, problem, monkeypatch):
     qp, K, warm = problem_of(sparse=True, **problem)

@@ -6,11 +6,12 @@
 | 600 variables; at most 125 sparse points, 400 with nu; at most 1,200 dense |                          |
 | points of 48 features or more                                              |                          |
 | a Python kernel whose matrix does not fit the memory                       | smo                      |
-| at most 100 variables; at most 2,000 with neither bound nor diagonal        | smo                      |
+| at most 2,000 variables with neither bound nor diagonal                    | smo                      |
 | linear kernel of no more features than points, no start: a positive         | newton, then interior    |
 | diagonal, sparse points, or features beyond some dozens                     | and block                |
 | linear kernel, or a polynomial one of few monomials where C K_ii is large;  | interior, then block     |
 | bounded boxes or a positive diagonal, no start                              |                          |
+| at most 100 variables                                                      | smo                      |
 | everything else                                                            | block, then smo          |
 
 `small` is asked where nobody looks on: without a callback, a trace, options of other solvers, or another stopping rule.
@@ -35,9 +36,9 @@ MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
 NEWTON_FEATURES = 1000  # a step of Newton's method costs d^3 / 6
 DOZENS = 64  # dense features up to which the interior point takes as long as Newton's method, and comes closer
 SHARE, SHARE_OF_MONOMIALS = 4, 8  # at least so many points a feature; monomials have to be made first
-LEAST_POINTS = 300  # below, an iteration is all overhead
+LEAST_POINTS = 30  # below, an iteration is all overhead
 TAME = 4.0  # median C times median K_ii of a polynomial kernel: below, blocks take half the time of the interior point
-TINY = 100  # here nothing takes long, except what face steps cut short
+TINY = 100  # here nothing else takes long, except what face steps cut short
 MOST_LINEAR = 600  # of more variables on a line of few features, the interior point is faster than pair steps
 MOST_SPARSE = 125  # of more sparse points, blocks over tiles take less time than the kernel matrix, soon a tenth
 MOST_SPARSE_NU = 400  # the same where several machines are looked for
@@ -78,7 +79,7 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     served = (qp.total == 0.0 or not qp.equality) and (not qp.infinite or bool((qp.diag > 0).all()))
     narrow = served and width <= MOST_FEATURES and (interior.has_features(K) or not interior.few_features(K))
     rescue = ("interior",) if narrow else ()
-    if K.function is not None or n <= TINY or (n <= MOST_OPEN and qp.open_box):
+    if K.function is not None or (n <= MOST_OPEN and qp.open_box):
         return ("smo", *rescue)
     cold = served and not warm and n >= LEAST_POINTS
     if cold and linear and width <= min(n, NEWTON_FEATURES) and (qp.diag.any() or not K.dense or width > DOZENS):
@@ -86,4 +87,6 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     few = cold and narrow and width <= n // share
     if few and (linear or not is_tame(qp, K)):
         return ("interior", "block", "smo")
+    if n <= TINY:
+        return ("smo", *rescue)
     return ("block", *rescue, "smo")
