@@ -82,7 +82,7 @@ HOMES = {
     "path.log_jit": BASE,
     "path.qr_jit": BASE,
     "path.curve_jit": BASE | {"simd.loops", "simd.sums"},
-    "path.middle_jit": BASE | {"path.curve_jit"},
+    "path.middle_jit": BASE,
     "path.products_jit": BASE | {"simd.vector", "simd.sums"},
     "path.window_jit": ELBOW | {"path.products_jit"},
     "path.crash_jit": ELBOW | {"_path_jit"},

@@ -122,40 +122,6 @@ def values_at(replay, now, knots, new, out):
 
 
 @jit
-def _grown(replay, i, new, total, size):
-    """The sum of all values and that of their sizes, when variable i has taken its new value. In place: replay.beta."""
-    total += new[i] - replay.beta[i]
-    size += abs(new[i]) - abs(replay.beta[i])
-    replay.beta[i] = new[i]
-    return total, size
-
-
-@jit
-def lost_sums(replay, share, new, out):
-    """Find the first knots where the sum of the values is above `share` of the sum of their sizes.
-
-    Rounding adds up, so they are only suspected. Returns how many there are, and at most the length of `out`.
-    In place: out, new, replay.side, replay.beta.
-    """
-    total = size = 0.0
-    for i in range(replay.beta.shape[0]):
-        total += replay.beta[i]
-        size += abs(replay.beta[i])
-    n = 0
-    for k in range(replay.offset.shape[0] - 1):
-        if k > 0:
-            look_ahead(replay, k - 1, k, new)
-            for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
-                total, size = _grown(replay, replay.event_index[e], new, total, size)
-            for e in range(replay.offset[k - 1], replay.offset[k + 1]):
-                total, size = _grown(replay, replay.index[e], new, total, size)
-        if abs(total) > share * size and n < out.shape[0]:
-            out[n] = k
-            n += 1
-    return n
-
-
-@jit
 def _book(replay, i, new, moves, n):
     """If variable i has a new value, write down its move. Returns the number of moves. In place: replay.beta, moves."""
     by = new[i] - replay.beta[i]

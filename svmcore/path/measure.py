@@ -25,10 +25,9 @@ from svmcore._control import Control
 from svmcore._types import NONZERO, FloatArray, IntArray, Status
 from svmcore.kernel.rows import RowStore
 from svmcore.kernel.table import facts_of
-from svmcore.path import curve_jit
 from svmcore.path.cross import Cross
 from svmcore.path.elbow_jit import LOST
-from svmcore.path.values import hat, replay, vectors
+from svmcore.path.values import hat, vectors
 from svmcore.problem import measures
 
 ZERO = 1e-10
@@ -45,8 +44,8 @@ _ALONE = 8
 _FEW_PRODUCTS = 1 << 22
 # Stretches. So many are measured together. The first so many of a path that must be measured are measured in any case.
 _TOGETHER, _FIRST_STRETCHES = 64, 4
-# At most so many knots are looked at for a sum of values that is not zero.
-_FIRST_SUSPECTS = 64
+# At most so many knots are looked at for a sum of values that is not zero: those where it is above this share of LOST.
+_FIRST_SUSPECTS, _SUSPECT = 64, 0.5
 # Between two looks at the clock there are at most _PIECE kernel values times features, or products. At most _HELD values of
 # variables are held at a time.
 _PIECE, _HELD = 1 << 26, 1 << 21
@@ -269,12 +268,20 @@ def _places(path: Any, starts: IntArray, *, knots: bool = True) -> Iterator[tupl
 def lost_share(path: Any) -> float:
     """How far the sum of the values is from zero at the knots, as a share of the sum of their sizes: the largest share.
 
-    A first pass takes sums alone, over all knots. The knots that it suspects are looked at in full.
+    A first pass takes sums alone, whose rounding adds up. The knots that it suspects are looked at in full.
     """
+    track, problem = path._track, path._problem
     if not path._data.equality:
         return 0.0
-    record, suspects = replay(path), np.empty(_FIRST_SUSPECTS, dtype=np.int64)
-    suspects = suspects[: int(curve_jit.lost_sums(record, LOST, np.empty(record.beta.size), suspects))]
+    ends = np.array([problem.lower, problem.upper, np.zeros(problem.lower.size)])  # of what is on the elbow, its value
+    sums = []
+    for of in (np.asarray, np.abs):
+        each = of(ends)
+        old, new = (each[track.event_move[:, side], track.event_index] for side in (0, 1))
+        bound = each[track.side0, np.arange(problem.lower.size)].sum() + np.cumsum(np.append(0.0, new - old))
+        elbow = np.add.reduceat(np.append(of(track.value), 0.0), track.offset[:-1])
+        sums.append(bound[track.knot_events] + np.where(np.diff(track.offset) > 0, elbow, 0.0))
+    suspects = np.flatnonzero(np.abs(sums[0]) > _SUSPECT * LOST * sums[1])[:_FIRST_SUSPECTS]
     shares = [abs(b.sum()) / max(np.abs(b).sum(), NONZERO) for b in vectors(path, suspects)]
     return float(max(shares, default=0.0))
 

@@ -1,4 +1,4 @@
-"""Where nothing moves on a path, and the middle of what bounds the intercept there."""
+"""The middle of what bounds the intercept where nothing moves on a path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from svmcore._types import FloatArray
 from svmcore.compiler.jit import jit
-from svmcore.path.curve_jit import look_ahead
 
 CORNERS = 1000
 """The middle gets at most so many corners between two knots. From there on it is a chord."""
@@ -24,89 +23,6 @@ class Bounds(NamedTuple):
     rest: FloatArray
     grows: np.ndarray
     shrinks: np.ndarray
-
-
-class Resting(NamedTuple):
-    """Scratch of `next_rest`. `near[i]` is how far a value may be from its bound. `b` holds the values of the run found."""
-
-    near: FloatArray
-    new: FloatArray
-    b: FloatArray
-
-
-@jit
-def is_still(replay, chord, near, k):
-    """Whether knot k ends a chord, and none of its values is inside its box."""
-    if chord[k, 0] != 0.0:
-        return False
-    for e in range(replay.offset[k], replay.offset[k + 1]):
-        i = replay.index[e]
-        if replay.bounds[0, i] + near[i] < replay.value[e] < replay.bounds[1, i] - near[i]:
-            return False
-    return True
-
-
-@jit
-def _renew(replay, rest, i, same):
-    """Take over the new value of variable i. Returns `same`, if it is the old value. In place: replay.beta."""
-    same = same and abs(rest.new[i] - replay.beta[i]) <= rest.near[i]
-    replay.beta[i] = rest.new[i]
-    return same
-
-
-@jit
-def _go_to(replay, rest, k):
-    """Go on from knot k - 1 to knot k. Returns whether all values stay. In place: replay.side, replay.beta, rest.new."""
-    look_ahead(replay, k - 1, k, rest.new)
-    same = True
-    for e in range(replay.knot_events[k - 1], replay.knot_events[k]):
-        same = _renew(replay, rest, replay.event_index[e], same)
-    for e in range(replay.offset[k - 1], replay.offset[k + 1]):
-        same = _renew(replay, rest, replay.index[e], same)
-    return same
-
-
-@jit
-def next_rest(replay, chord, rest, k):
-    """Find the next run of knots between which all values stay at their bounds. The record is at knot k.
-
-    Returns the first and the last knot of the run, and where the record is now. Without a run the first is -1.
-    In place: replay.side, replay.beta, rest.
-    """
-    n = replay.offset.shape[0] - 1
-    first = -1
-    still = is_still(replay, chord, rest.near, k)
-    while k + 1 < n:
-        k += 1
-        if first < 0 and still:
-            for i in range(replay.beta.shape[0]):
-                rest.b[i] = replay.beta[i]
-        stays = _go_to(replay, rest, k) and still
-        still = is_still(replay, chord, rest.near, k)
-        if stays and still:
-            first = k - 1 if first < 0 else first
-        elif first >= 0:
-            return first, k - 1, k
-    return first, k, k
-
-
-@jit
-def rests(replay, chord, rest, k, runs, values):
-    """Find the next runs, as many as there is room for: (first knot, last knot), and the values there.
-
-    Returns how many there are, and where the record is now. In place: runs, values, replay.side, replay.beta, rest.
-    """
-    n = 0
-    last_knot = replay.offset.shape[0] - 2
-    while k < last_knot and n < runs.shape[0]:
-        first, last, k = next_rest(replay, chord, rest, k)
-        if first >= 0:
-            runs[n, 0] = first
-            runs[n, 1] = last
-            for i in range(values.shape[1]):
-                values[n, i] = rest.b[i]
-            n += 1
-    return n, k
 
 
 @jit

@@ -38,13 +38,13 @@ def zero_steps(state: PublishedState, rate: FloatArray, least_rate: float) -> Fl
     """(49): the fall of lambda until each residual outside of the elbow meets zero. `BIG` where it does not."""
     toward = np.where(state.side == LOW, rate, -rate)
     meets = (state.side != ELBOW) & (toward > least_rate)
-    return np.divide(-state.resid, rate, out=np.full(rate.size, BIG), where=meets)
+    return np.asarray(np.divide(-state.resid, rate, out=np.full(rate.size, BIG), where=meets))
 
 
 def box_steps(state: PublishedState, elbow: IntArray, d: FloatArray) -> FloatArray:
     """(48): the fall of lambda until each elbow value meets its box. `BIG` where it does not."""
     room = state.beta[elbow] - np.where(d > 0.0, state.lower[elbow], state.upper[elbow])
-    return np.divide(room, d, out=np.full(d.size, BIG), where=np.abs(d) > STILL)
+    return np.asarray(np.divide(room, d, out=np.full(d.size, BIG), where=np.abs(d) > STILL))
 
 
 def soonest(steps: FloatArray) -> float:

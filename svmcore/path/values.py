@@ -31,6 +31,8 @@ def replay(path: Any) -> curve_jit.Replay:
 
 def keep_record(path: Any, track: Any) -> None:
     """Take the record of a path over to a track that has further knots, all of them of values that it had."""
+    if "_first" not in vars(path):
+        return
     more = {name: getattr(track, name) for name in ("knot_events", "offset", "index", "value")}
     path._first = track, path._first[1]._replace(**more)
 
