@@ -14,6 +14,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
+import numpy as np
+
 from svmcore._errors import InputError, NotEnoughMemoryError, SVMError
 
 TOL = 1e-3
@@ -120,6 +122,20 @@ _CLOSE = 0.6  # likeness, of difflib, from which a word is taken for a slip
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_PLAIN = frozenset((float, int, str, bool, type(None), np.float64, np.int64))
+"""Types of values that stay what they are. Equal ones of different types are told apart."""
+
+
+@functools.lru_cache(maxsize=256, typed=True)
+def _kept(make: Callable[..., T], names: tuple[str, ...], *values: Any) -> T:
+    return make(names, *values)
+
+
+def remembered(make: Callable[..., T], names: tuple[str, ...], *values: Any) -> T:
+    """make(names, *values), which depends on nothing else: what was made of plain values is kept. Errors are not."""
+    return _kept(make, names, *values) if _PLAIN.issuperset(map(type, values)) else make(names, *values)
 
 
 def _own(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -96,8 +96,8 @@ class DualQP(NamedTuple):
     @property
     def infinite(self) -> bool:
         """Whether a variable has an infinite bound."""
-        least, most = np.minimum.reduce(self.lower, initial=0.0), np.maximum.reduce(self.upper, initial=0.0)
-        return math.isinf(least) or math.isinf(most)
+        some = len(self.c) > 0
+        return some and (math.isinf(np.maximum.reduce(self.upper)) or math.isinf(np.minimum.reduce(self.lower)))
 
     @property
     def open_box(self) -> bool:

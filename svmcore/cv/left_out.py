@@ -170,7 +170,7 @@ class _FoldTasks:
             return [None if one is None else one[1] for one in found]
         batch = small.Batch(self.gram, several, np.zeros(len(several.qp.c)))
         batch.solve(self.tol, self.n_threads)
-        return [batch.outcome(k, self.tol) for k in range(len(problems))]
+        return batch.outcomes(self.tol)
 
 
 # ---- machines one by one ---------------------------------------------------------------------------------------------

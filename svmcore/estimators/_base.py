@@ -7,6 +7,7 @@ types), and whatever they refuse, goes through scikit-learn's own checks, so tha
 from __future__ import annotations
 
 import functools
+import operator
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
+from svmcore._keywords import remembered
 from svmcore._types import FloatArray, IntArray, Status
 from svmcore.base.door import entered, reals
 from svmcore.estimators import _sklearn as sk
@@ -146,9 +148,30 @@ class as_it_was:
 
 
 @functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    """The names of the parameters of a class of estimators."""
-    return tuple(field.name for field in fields(kind))
+def _names(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """The names of the parameters of a class of estimators, and what takes their values."""
+    names = tuple(field.name for field in fields(kind))
+    return names, operator.attrgetter(*names)
+
+
+def words_of(estimator: Any) -> dict[str, Any]:
+    """What an estimator says of its parameters alone in the words of its function; that of plain parameters is kept.
+
+    Weights of classes are left out, which labels belong to.
+    """
+    kind = estimator.__class__
+    names, values = _names(kind)
+    told = values(estimator)
+    if "class_weight" in names:
+        at = names.index("class_weight")
+        told = (*told[:at], None, *told[at + 1 :])
+    return dict(remembered(_words_of, (kind,), *told))
+
+
+def _words_of(kinds: tuple[Any, ...], *values: Any) -> dict[str, Any]:
+    one = object.__new__(kinds[0])
+    vars(one).update(zip(_names(kinds[0])[0], values, strict=True))
+    return one._plain_words()  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -159,10 +182,12 @@ def _parameters(kind: type) -> list[str]:
 
 def asked(estimator: Any) -> dict[str, Any]:
     """The parameters, by name; what can be written to in their place is copied."""
-    return {
-        name: value.copy() if isinstance(value := getattr(estimator, name), dict) else value
-        for name in _names(estimator.__class__)
-    }
+    names, values = _names(estimator.__class__)
+    told = dict(zip(names, values(estimator), strict=True))
+    for name in names if dict in map(type, told.values()) else ():
+        if isinstance(told[name], dict):
+            told[name] = told[name].copy()
+    return told
 
 
 def weights_of(sample_weight: Any, n: int) -> FloatArray:
@@ -189,7 +214,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
     def _check(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
         """Training data as arrays, and what they tell: `n_features_in_`, `classes_`."""
         targets = self._targets
-        if targets != "none":
+        if targets != "none" and not (type(y) is np.ndarray and y.dtype.kind in "biufU"):
             come_in(y, "y")
         X, y = self._check_points(X, y)
         n, classes = count(X), None

@@ -141,9 +141,9 @@ class Classifier(sk.ClassifierMixin, Labelled, KernelMachine):  # type: ignore[m
     decision_function_shape: Literal["ovr", "ovo"] = "ovr"
     break_ties: bool = False
 
-    def _factors(self, data: TrainingData) -> FloatArray:
+    def _plain_words(self) -> dict[str, Any]:
         border.choice("decision_function_shape", self.decision_function_shape, ("ovr", "ovo"))
-        return super()._factors(data)
+        return super()._plain_words()
 
     def _pairs_asked(self) -> bool:
         """Whether the values of the pairs are wanted, and not a score for each class."""

@@ -74,10 +74,10 @@ class LinearMachine(Machine):
         tags.input_tags.sparse = True
         return tags
 
-    def _words(self, data: TrainingData) -> dict[str, Any]:
+    def _plain_words(self) -> dict[str, Any]:
         border.choice("loss", self.loss, self._losses)
         self._check_set(getattr(self, "penalty", "l2"))
-        words = super()._words(data)
+        words = super()._plain_words()
         squared = words["loss"].startswith("squared")
         words["C"] = border.cost(self.C) * (2.0 if squared else 1.0)
         if border.LARGEST < words["C"] < np.inf:
@@ -87,8 +87,11 @@ class LinearMachine(Machine):
             words["intercept_scaling"] = border.number(
                 "intercept_scaling", self.intercept_scaling, low=0.0, strict=True
             )
-        passes = border.integer("max_iter", self.max_iter, low=0)
-        return words | {"max_iter": passes * data.X.shape[0]}
+        return words | {"max_iter": border.integer("max_iter", self.max_iter, low=0)}
+
+    def _words(self, data: TrainingData) -> dict[str, Any]:
+        words = super()._words(data)
+        return words | {"max_iter": words["max_iter"] * data.X.shape[0]}
 
     def _told(self, told: list[tuple[str, type[Warning]]]) -> Any:
         """Without the advice to set `max_iter` to -1, which these machines refuse, as scikit-learn's do."""

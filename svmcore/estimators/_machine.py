@@ -48,11 +48,15 @@ class Machine(Estimator):
 
     def _words(self, data: TrainingData) -> dict[str, Any]:
         """The problem in the words of the function that trains."""
-        words = {word: getattr(self, name) for word, name in self._form.words.items()} | self._form.fixed
+        words = base.words_of(self)
         words["random_state"] = base.seed(getattr(self, "random_state", None))
         if data.classes is not None and getattr(self, "class_weight", None) is not None:
             words["class_weight"] = dict(enumerate(self.class_weight_.tolist()))
         return words
+
+    def _plain_words(self) -> dict[str, Any]:
+        """Those that depend on the parameters alone."""
+        return {word: getattr(self, name) for word, name in self._form.words.items()} | self._form.fixed
 
     def _solve(self, data: TrainingData, callback: Callable[[Any], Any] | None) -> None:
         if data.classes is not None:

@@ -41,8 +41,8 @@ class Solved(KernelMachine):
     n_threads: int | None = None
     time_limit: float | None = None
 
-    def _words(self, data: TrainingData) -> dict[str, Any]:
-        words = super()._words(data) | {"cache_mb": None if self.cache_size == _CACHE else self.cache_size}
+    def _plain_words(self) -> dict[str, Any]:
+        words = super()._plain_words() | {"cache_mb": None if self.cache_size == _CACHE else self.cache_size}
         return words if border.flag("shrinking", self.shrinking) else words | {"shrinking": False}
 
 
@@ -60,10 +60,14 @@ class SolvedClassifier(Classifier, Solved):
 
     def _factors(self, data: TrainingData) -> FloatArray:
         if self.probability != "deprecated":
-            border.flag("probability", self.probability)
             warn(_DEPRECATED.format(type(self).__name__), FutureWarning)
-        border.choice("multi_class", self.multi_class, ("ovo", "ovr"))
         return super()._factors(data)
+
+    def _plain_words(self) -> dict[str, Any]:
+        if self.probability != "deprecated":
+            border.flag("probability", self.probability)
+        border.choice("multi_class", self.multi_class, ("ovo", "ovr"))
+        return super()._plain_words()
 
     def _store(self, found: Any, data: TrainingData) -> None:
         super()._store(found, data)

@@ -91,9 +91,9 @@ class KernelMatrix:
         # whether values come from dense features
         self.dense = self.function is None and self.kernel.kind != KernelKind.PRECOMPUTED and not is_sparse(self.X)
         self._points: Points | None = None
-        self.diagonal = self._diagonal()
-        ones = facts_of(self.kernel).exponential  # and nothing else
-        if not ones and not math.isfinite(self.diagonal.sum()) and not np.isfinite(self.diagonal).all():
+        if facts_of(self.kernel).exponential:
+            return  # ones, and nothing else
+        if not math.isfinite(self.diagonal.sum()) and not np.isfinite(self.diagonal).all():
             bad = int(np.flatnonzero(~np.isfinite(self.diagonal))[0])
             raise InputError(
                 f"the kernel of sample {bad} with itself is {self.diagonal[bad]}; scale the features down, or lower gamma "
@@ -117,7 +117,9 @@ class KernelMatrix:
         step = max(1, BLOCK_VALUES // max(1, width))
         return [(start, min(start + step, self.n)) for start in range(0, self.n, step)]
 
-    def _diagonal(self) -> FloatArray:
+    @cached_property
+    def diagonal(self) -> FloatArray:
+        """The values of the points with themselves."""
         if self.function is not None:
             ones = [call_kernel(self.function, self.X[i : i + 1], self.X[i : i + 1], 0.0)[0, 0] for i in range(self.n)]
             self.n_evals += self.n

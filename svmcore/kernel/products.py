@@ -7,6 +7,7 @@ threads. Short products are never shared out.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,7 @@ def demand_symmetry(K: FloatArray, rows: IntArray) -> None:
         )
 
 
+@lru_cache(maxsize=64)
 def shape_of(kernel: Kernel) -> vector.Shape:
     """A kernel as the type that a tile is compiled for, with its numbers. Exponential kernels are powers of two there."""
     kind = KernelKind(kernel.kind)

@@ -45,6 +45,24 @@ class KernelSpec(NamedTuple):
     name: str
 
 
+class KernelWords(NamedTuple):
+    """A kernel as far as it is given: `left` is "scale" or "auto" where its gamma is to be worked out on points."""
+
+    spec: KernelSpec
+    left: str
+
+    def on(self, X: Any, weights: FloatArray | None = None, look: Look | None = None) -> KernelSpec:
+        """The kernel on X, of which `look` may be known."""
+        if not self.left:
+            return self.spec
+        value = 1.0 / X.shape[1]
+        if self.left == "scale":
+            variance = _variance(X, weights) if look is None or weights is not None else look.variance
+            value = float(1.0 / (X.shape[1] * variance)) if variance > 0 and math.isfinite(variance) else 1.0
+        kind, _, coef0, degree, offset = self.spec.kernel
+        return KernelSpec(Kernel(kind, value, coef0, degree, offset), None, self.spec.name)
+
+
 def number(
     name: str,
     value: Any,
@@ -363,22 +381,26 @@ def gram(X: Any) -> FloatArray:
 
 
 def kernel(
-    name: Any, X: Any, gamma: Any, degree: Any, coef0: Any, offset: float = 0.0, weights: FloatArray | None = None,
-    look: Look | None = None,
-) -> KernelSpec:  # fmt: skip
-    """A kernel and its parameters, with gamma="scale" and "auto" worked out on X, of which `look` may be known."""
+    name: Any, X: Any, gamma: Any, degree: Any, coef0: Any, offset: float = 0.0, weights: FloatArray | None = None
+) -> KernelSpec:
+    """A kernel and its parameters, with gamma="scale" and "auto" worked out on X."""
+    return kernel_words(name, gamma, degree, coef0, offset).on(X, weights)
+
+
+def kernel_words(name: Any, gamma: Any, degree: Any, coef0: Any, offset: float = 0.0) -> KernelWords:
+    """A kernel and its parameters, as far as they are given."""
     if callable(name):
-        return KernelSpec(Kernel(int(KernelKind.CALLABLE), 1.0, 0.0, 1, offset), name, "callable")
+        return KernelWords(KernelSpec(Kernel(int(KernelKind.CALLABLE), 1.0, 0.0, 1, offset), name, "callable"), "")
     if not isinstance(name, str) or name not in KERNELS:
         raise InputError(
             f"kernel={name!r} is not known; choose one of {', '.join(map(repr, KERNELS))}, or give a function"
         )
     kind = KERNELS[name]
     used = TABLE[kind].parameters
-    value = _gamma(gamma, X, weights, look) if "gamma" in used else 1.0
+    value, left = _gamma(gamma) if "gamma" in used else (1.0, "")
     power = integer("degree", degree, low=0, high=LARGEST_DEGREE) if "degree" in used else 1
     constant = number("coef0", coef0) if "coef0" in used else 0.0
-    return KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name)
+    return KernelWords(KernelSpec(Kernel(int(kind), value, constant, power, offset), None, name), left)
 
 
 def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) -> dict[str, Any]:
@@ -389,16 +411,14 @@ def kernel_params(kernel: Kernel, function: Callable[[Any, Any], Any] | None) ->
     return params
 
 
-def _gamma(gamma: Any, X: Any, weights: FloatArray | None, look: Look | None) -> float:
-    if isinstance(gamma, str):
-        if gamma == "auto":
-            return float(1.0 / X.shape[1])
-        if gamma != "scale":
-            search = '; cv_path and SVCPathCV choose it, and take "search"' if gamma == "search" else ""
-            raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number{search}')
-        variance = _variance(X, weights) if look is None or weights is not None else look.variance
-        return float(1.0 / (X.shape[1] * variance)) if variance > 0 and math.isfinite(variance) else 1.0
-    return number("gamma", gamma, low=0.0, strict=True)
+def _gamma(gamma: Any) -> tuple[float, str]:
+    """A number, or 1 and the word for what is to be worked out."""
+    if not isinstance(gamma, str):
+        return number("gamma", gamma, low=0.0, strict=True), ""
+    if gamma not in ("scale", "auto"):
+        search = '; cv_path and SVCPathCV choose it, and take "search"' if gamma == "search" else ""
+        raise InputError(f'gamma={gamma!r} is not known; give "scale", "auto" or a positive number{search}')
+    return 1.0, str(gamma)
 
 
 def _weighted(weights: FloatArray, values: Any) -> float:

@@ -126,7 +126,7 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
         both = has_room(K) and len(beta) <= MOST_CRAWLING
         brief = min(BRIEF * len(beta), patience.most) if both else patience.most
         told = _by_points(K, qp, beta, tol, patience._replace(most=brief))
-        found, steps, rounds = _outcome(told, beta, tol, qp.total), int(told[STEPS]), int(told[ROUNDS])
+        found, steps, rounds = _outcome(told.tolist(), beta, tol, qp.total), int(told[STEPS]), int(told[ROUNDS])
         if found is not None or told[BITS] or steps < brief or steps >= patience.most:
             return found if found is None or _is_convex(K, qp, beta) else None
     if not has_room(K):
@@ -167,9 +167,8 @@ def _by_points(K: KernelMatrix, qp: DualQP, beta: FloatArray, tol: float, patien
     return dual.told
 
 
-def _outcome(told: FloatArray, beta: FloatArray, tol: float, total: float) -> Outcome | None:
+def _outcome(values: list[float], beta: FloatArray, tol: float, total: float) -> Outcome | None:
     """What is told of a problem, unless its violation is too large, its sum is wrong, or a step met a negative curvature."""
-    values = told.tolist()
     excess = values[SUM] - total
     if not values[VIOLATION] <= tol or values[BITS] or abs(excess) > DRIFT * math.sqrt(values[SQUARES]):
         return None
@@ -271,9 +270,15 @@ class Batch:
         """The variables of a task."""
         return self.tasks.beta[self.tasks.first[k] : self.tasks.first[k + 1]]
 
+    def outcomes(self, tol: float) -> list[Outcome | None]:
+        """What came out of all tasks."""
+        first, totals = self.tasks.first.tolist(), self.tasks.total.tolist()
+        told, beta = self.tasks.told.tolist(), self.tasks.beta
+        return [_outcome(told[k], beta[first[k] : first[k + 1]], tol, totals[k]) for k in range(len(totals))]
+
     def outcome(self, k: int, tol: float) -> Outcome | None:
         """What came out of a task, unless its violation is above the tolerance."""
-        return _outcome(self.tasks.told[k], self.beta(k), tol, float(self.tasks.total[k]))
+        return _outcome(self.tasks.told[k].tolist(), self.beta(k), tol, float(self.tasks.total[k]))
 
 
 class Shared(NamedTuple):

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,20 +35,32 @@ from svmcore.solvers import _near, small
 from svmcore.solvers._contract import Outcome
 from svmcore.train.solve import Run, certificate_of
 
+_FEW = 16  # machines whose problems fits of the same classes share
 _AT_ONCE = 1e7  # kernel values of the tasks between two looks at the clock
 
 
-class Common(NamedTuple):
-    """What all machines are trained on: scaled features, labels as places in `classes`, weights, the kernel."""
+@dataclass(frozen=True, eq=False)
+class Common:
+    """What all machines are trained on: scaled features, labels as places in `classes`, weights, the kernel.
+
+    `given` are the weights of the rows, `factors` those of the classes; None where all are one.
+    """
 
     X: Any
     codes: IntArray
     classes: NDArray[Any]
-    weights: FloatArray
+    given: FloatArray | None
+    factors: FloatArray | None
     spec: KernelSpec
     columns: Columns
-    factors: FloatArray | None
     look: Look | None
+
+    @functools.cached_property
+    def weights(self) -> FloatArray:
+        """What the rows of each machine weigh."""
+        if self.factors is None:
+            return np.ones(self.codes.size) if self.given is None else self.given
+        return self.factors[self.codes] if self.given is None else self.factors[self.codes] * self.given
 
     def kernel_form(self) -> dict[str, Any]:
         """The kernel in the words of `train_svc`."""
@@ -83,9 +95,14 @@ def together(study: Common, gram: FloatArray | None, run: Run) -> OverMatrix | N
 class Pending(NamedTuple):
     """A machine that has been trained, and is put together when somebody asks for it, and what there is to say of it."""
 
-    make: Callable[[], Solution]
+    among: Any
+    place: int
     n_iter: int
     said: str | None = None
+
+    def make(self) -> Solution:
+        """The machine."""
+        return self.among.solution(self.place)  # type: ignore[no-any-return]
 
 
 def _is_quiet(found: Outcome) -> bool:
@@ -126,24 +143,19 @@ class OverMatrix:
     def __init__(self, study: Common, gram: FloatArray | None, run: Run) -> None:
         self.study, self.run = study, run
         self.order = study.codes.argsort(kind="stable")
-        counts = np.bincount(study.codes, minlength=study.classes.size)
-        self.edges = [0, *itertools.accumulate(counts.tolist())]
-        self.places = np.arange(study.codes.size)
-        self.weights = study.weights[self.order]
-        self.heaviest = np.maximum.reduceat(self.weights, self.edges[:-1]).tolist()
-        self.sizes = counts.tolist()
+        self.sizes = np.bincount(study.codes, minlength=study.classes.size).tolist()
+        self.edges = [0, *itertools.accumulate(self.sizes)]
+        self.heaviest = [1.0] * len(self.sizes)
+        self.weights = None
+        if study.given is not None or study.factors is not None:
+            self.weights = study.weights[self.order]
+            self.heaviest = np.maximum.reduceat(self.weights, self.edges[:-1]).tolist()
         self.X: Any = None
         if gram is not None:
             self.gram = part_of(np.ascontiguousarray(gram), self.order, self.order)
         else:
             self.X = study.X[self.order]
-            K = KernelMatrix(self.X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads)
-            self.gram = gram_of(K)
-
-    @functools.cached_property
-    def mass(self) -> list[float]:
-        """The weight of each class."""
-        return np.add.reduceat(self.weights, self.edges[:-1]).tolist()  # type: ignore[no-any-return]
+            self.gram = gram_of(KernelMatrix(self.X, study.spec.kernel, cache_bytes=0, n_threads=run.n_threads))
 
     def machines(
         self, which: Division, costs: list[Any], nus: list[Any], control: Control
@@ -151,36 +163,26 @@ class OverMatrix:
         """The machines that take no more than the matrix, until the control says no."""
         out: list[Pending | Solution | None] = [None] * len(costs)
         costs = [border.cost(C) for C in costs]
-        nus = [None if nu is None else border.share("nu", nu) for nu in nus]
-        parts, run = which.parts, self.run
-        patience, every = small.patience_of(run.max_iter), range(len(costs))
+        parts, todo = which.parts, list(range(len(costs)))
+        if nus[0] is not None:
+            nus = [border.share("nu", nu) for nu in nus]
+            todo = [k for k in todo if costs[k] == 1.0]
         low, high = min(costs) * min(self.heaviest), max(costs) * max(self.heaviest)
-        usual = low > formulations.NEGLIGIBLE and high < math.inf
-        todo = [
-            k for k in every
-            if (nus[k] is None or costs[k] == 1.0) and (usual or self._has_costs(parts[k], costs[k]))
-        ]  # fmt: skip
+        if not (low > formulations.NEGLIGIBLE and high < math.inf):
+            todo = [k for k in todo if self._has_costs(parts[k], costs[k])]
         with control, np.errstate(all="ignore"):
             while todo and control.reason() is None:
-                begin, values, chosen = time.perf_counter(), 0.0, []
-                while todo and values < _AT_ONCE:
-                    chosen.append(todo.pop(0))
-                    part = parts[chosen[-1]]
+                values, count = 0.0, 0
+                while count < len(todo) and values < _AT_ONCE:
+                    part = parts[todo[count]]
                     values += float(sum([self.sizes[c] for c in part.minus + part.plus])) ** 2
-                several = self._tasks([parts[k] for k in chosen], [costs[k] for k in chosen])
-                if nus[0] is None:
-                    batch = small.Batch(self.gram, several, np.zeros(len(several.qp.c)))
-                    batch.solve(run.tol, run.n_threads, patience)
-                    found = [(costs[k], batch.outcome(at, run.tol)) for at, k in enumerate(chosen)]
-                else:
-                    shares = [nus[k] for k in chosen]
-                    with_nu = small.with_nu(self.gram, several, shares, run.tol, run.n_threads, patience)
-                    found = [(0.0, None) if one is None else (1.0 / one[0], one[1]) for one in with_nu]
-                seconds = (time.perf_counter() - begin) / len(chosen)
-                for at, (k, (C, answer)) in enumerate(zip(chosen, found, strict=True)):
-                    if answer is not None and _is_quiet(answer):
-                        point = several.qp.point[several.first[at] : several.first[at + 1]]
-                        out[k] = self._machine(parts[k], C, answer, nus[k], point, seconds)
+                    count += 1
+                chosen, todo = todo[:count], todo[count:]
+                some = _Some(
+                    self, tuple(parts[k] for k in chosen), [costs[k] for k in chosen], [nus[k] for k in chosen]
+                )
+                for k, machine in zip(chosen, some.machines(), strict=True):
+                    out[k] = machine
         return out
 
     def _has_costs(self, part: Sides, C: float) -> bool:
@@ -188,36 +190,100 @@ class OverMatrix:
         most = [C * max(self.heaviest[c] for c in side) for side in (part.minus, part.plus)]
         return bool(min(most) > formulations.NEGLIGIBLE and max(most) < math.inf)
 
-    def _tasks(self, parts: list[Sides], costs: list[float]) -> small.Joined:
+    def tasks(self, parts: tuple[Sides, ...], costs: list[float]) -> small.Joined:
         """The problems of some machines."""
-        edges, spans, signs, reach, first, first_span = self.edges, [], [], [], [0], [0]
-        for part, C in zip(parts, costs, strict=True):
-            for c in sorted(part.minus + part.plus):
-                spans.append((edges[c], edges[c + 1]))
-                signs.append(1.0 if c in part.plus else -1.0)
-                reach.append(signs[-1] * C)
-            first_span.append(len(spans))
-            first.append(first[-1] + sum([b - a for a, b in spans[first_span[-2] :]]))
-        lengths, point = [b - a for a, b in spans], np.concatenate([self.places[a:b] for a, b in spans])
-        bound = np.array(reach).repeat(lengths) * self.weights.take(point)
-        qp = DualQP(
-            np.array(signs).repeat(lengths), np.minimum(bound, 0.0), np.maximum(bound, 0.0), np.zeros(len(point)), point,
-            True,
-        )  # fmt: skip
-        return small.Joined(qp, np.array(first), np.array(spans), np.array(first_span), np.zeros(len(parts)))
+        shape = (_kept_outline if len(parts) <= _FEW else _outline)(tuple(self.sizes), parts)
+        C: Any = costs[0]
+        if len(parts) > 1 and any(cost != C for cost in costs):
+            C = np.array(costs).repeat(shape.lengths)
+        if self.weights is not None:
+            C = C * self.weights.take(shape.qp.point)
+        return shape.several._replace(qp=shape.qp._replace(lower=C * shape.qp.lower, upper=C * shape.qp.upper))
 
-    def _machine(
-        self, part: Sides, C: float, found: Outcome, nu: float | None, point: IntArray, seconds: float
-    ) -> Pending:
-        said, X = None, self.X
-        if nu is not None:
-            mass = C * sum(self.mass[c] for c in part.minus + part.plus)
-            said = out_of_reach(nu, float(np.abs(found.beta).sum()) / mass, C)
-        how = self.study, part, C, self.run, "small", self.order, found, seconds, nu, X, point
-        make = functools.partial(_made, *how)
-        if X is None:  # the rows of X may be others later
-            make = functools.partial(copy.copy, make())
-        return Pending(make, found.n_iter, said)
+
+class _Outline(NamedTuple):
+    """The problems of machines between classes of these sizes, of costs that are one; and how many variables each has."""
+
+    several: small.Joined
+    lengths: IntArray
+
+    @property
+    def qp(self) -> DualQP:
+        """All of them."""
+        return self.several.qp
+
+
+def _outline(sizes: tuple[int, ...], parts: tuple[Sides, ...]) -> _Outline:
+    edges, spans, signs, first_span = [0, *itertools.accumulate(sizes)], [], [], [0]
+    for part in parts:
+        for c in sorted(part.minus + part.plus):
+            spans.append((edges[c], edges[c + 1]))
+            signs.append(1.0 if c in part.plus else -1.0)
+        first_span.append(len(spans))
+    lengths, point = [b - a for a, b in spans], np.concatenate([np.arange(a, b) for a, b in spans])
+    first = np.array([0, *itertools.accumulate(lengths)])[first_span]
+    signed = np.array(signs).repeat(lengths)
+    zero = np.zeros(len(point))
+    qp = DualQP(signed, np.minimum(signed, 0.0), np.maximum(signed, 0.0), zero, point, True)
+    several = small.Joined(qp, first, np.array(spans), np.array(first_span), np.zeros(len(parts)))
+    return _Outline(several, np.diff(first))
+
+
+_kept_outline = functools.lru_cache(maxsize=8)(_outline)
+
+
+class _Some:
+    """Tasks over a matrix that have been solved together. Each becomes a machine when somebody asks for it."""
+
+    def __init__(self, over: OverMatrix, parts: tuple[Sides, ...], costs: list[float], nus: list[float | None]) -> None:
+        begin, run = time.perf_counter(), over.run
+        self.study, self.run, self.X, self.order = over.study, run, over.X, over.order
+        self.parts, self.nus, self.several = parts, nus, over.tasks(parts, costs)
+        patience = small.patience_of(run.max_iter)
+        if nus[0] is None:
+            batch = small.Batch(over.gram, self.several, np.zeros(len(self.several.qp.c)))
+            batch.solve(run.tol, run.n_threads, patience)
+            self.found = list(zip(costs, batch.outcomes(run.tol), strict=True))
+            self.said: list[str | None] = [None] * len(parts)
+        else:
+            shares = [float(nu or 0.0) for nu in nus]
+            with_nu = small.with_nu(over.gram, self.several, shares, run.tol, run.n_threads, patience)
+            self.found = [(0.0, None) if one is None else (1.0 / one[0], one[1]) for one in with_nu]
+            self.said = [self._reach(k, nu, over) for k, nu in enumerate(shares)]
+        self.seconds = (time.perf_counter() - begin) / len(parts)
+
+    def _reach(self, k: int, nu: float, over: OverMatrix) -> str | None:
+        """What there is to say of a nu that could not be had."""
+        C, found = self.found[k]
+        if found is None:
+            return None
+        mass = sum(
+            float(over.sizes[c] if over.weights is None else over.weights[over.edges[c] : over.edges[c + 1]].sum())
+            for c in self.parts[k].minus + self.parts[k].plus
+        )
+        return out_of_reach(nu, float(np.abs(found.beta).sum()) / (C * mass), C)
+
+    def machines(self) -> list[Pending | None]:
+        """Those that have met the tolerance, and of whose answer there is nothing else to say."""
+        out: list[Pending | None] = []
+        for k, (_, found) in enumerate(self.found):
+            pending = None
+            if found is not None and _is_quiet(found):
+                pending = Pending(self, k, found.n_iter, self.said[k])
+            out.append(pending)
+        if self.X is None:  # the rows of X may be others later
+            self.made = {k: self.solution(k) for k, one in enumerate(out) if one is not None}
+        return out
+
+    def solution(self, k: int) -> Solution:
+        """A machine."""
+        if self.X is None and k in self.__dict__.get("made", ()):
+            return copy.copy(self.made[k])
+        C, found = self.found[k]
+        assert found is not None
+        point = self.several.qp.point[self.several.first[k] : self.several.first[k + 1]]
+        how = (self.parts[k], C, self.run, "small", self.order, found, self.seconds, self.nus[k], self.X, point)
+        return _made(self.study, *how)
 
 
 class NearMargins:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from svmcore._control import new_control
+from svmcore._control import Control, new_control
 from svmcore._errors import ConvergenceWarning, InputError, listening, warn
-from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked
+from svmcore._keywords import Gamma, KernelLike, SolverOptions, checked, remembered
 from svmcore._types import FloatArray, KernelKind, Status
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.whole import whole_kernel
@@ -18,7 +18,9 @@ from svmcore.models.solution import Solution
 from svmcore.problem import border, labelling
 from svmcore.problem import intercept as intercepts
 from svmcore.problem.advice import MEANS_LITTLE
+from svmcore.problem.border import KernelWords
 from svmcore.problem.division import STRATEGIES, Division, Sides, division
+from svmcore.problem.intercept import Intercept
 from svmcore.problem.scales import warn_of_scales
 from svmcore.train.between import Common, Pending, pair_of, together, with_factors
 from svmcore.train.forms import points_of
@@ -78,23 +80,39 @@ def train_classes(
     border.choice("strategy", strategy, STRATEGIES)
     if options.get("alpha0") is not None:
         raise InputError("alpha0 belongs to one machine, and train_classes trains several; leave it out")
-    threads = border.threads(n_threads)
+    threads, nus = border.threads(n_threads), options.pop("nu", None)
     limit = border.time_limit(time_limit)
-    begin, stopped = time.perf_counter(), False
-    study = _study(
-        X, y, (kernel, gamma, degree, coef0), standardize, feature_names, sample_weight, class_weight, options
-    )
-    options |= intercepts.settled(options, study.spec.kernel)  # one tau for all machines
-    which = division(study.classes.size, strategy)
+    end = None if limit is None else time.perf_counter() + limit
+    run, bias, words = remembered(_plan, tuple(options), threads, kernel, gamma, degree, coef0, *options.values())
+    X, columns, spec, given, look = points_of(X, words, bias, sample_weight, standardize, feature_names)
+    codes, classes = labelling.class_codes(y, X.shape[0], given)
+    factors = None if class_weight is None else labelling.class_factors(class_weight, classes, codes, given)
+    study = Common(X, codes, classes, given, factors, spec, columns, look)
+    options |= intercepts.settled(options, spec.kernel)  # one tau for all machines
+    which = division(classes.size, strategy)
     gram = _shared_gram(study, threads)
-    machines, told = [], []
-    each = [_for_each(name, value, len(which.parts)) for name, value in (("C", C), ("nu", options.pop("nu", None)))]
-    run = _run_of(which, options, threads)
-    quick = together(study, gram, run) if run is not None else None
-    control = new_control("fit", None if limit is None else max(0.0, limit - (time.perf_counter() - begin)), None, 0)
-    known = [None] * len(which.parts) if quick is None else quick.machines(which, each[0], each[1], control)
+    each = _for_each("C", C, len(which.parts)), _for_each("nu", nus, len(which.parts))
+    quick = together(study, gram, run) if run is not None and not which.single else None
+    control = new_control("fit", _left(end), None, 0)
+    known = [None] * len(which.parts) if quick is None else quick.machines(which, *each, control)
+    machines, told = _completed(study, which, each, known, control, end, gram, options | {"n_threads": threads})
+    if told:
+        _speak(told, len(machines))
+    found = Machines.of(classes, strategy, machines)
+    by_scale = isinstance(gamma, str) and gamma == "scale"
+    warn_of_scales(X, spec.kernel, by_scale, slow=not found.converged, names=columns.names, look=look)
+    return found
+
+
+def _completed(
+    study: Common, which: Division, each: tuple[list[Any], list[Any]], known: list[Any], control: Control,
+    end: float | None, gram: FloatArray | None, options: dict[str, Any],
+) -> tuple[list[Any], list[tuple[str, str]]]:  # fmt: skip
+    """All machines, those that are not known one by one, and what there is to say of which."""
     lost = {k for k, machine in enumerate(known) if machine is None}
     interrupted = (lost or {len(known) - 1}) if control.reason() is Status.INTERRUPTED else set()
+    machines, stopped = [], False
+    told: list[tuple[str, str]] = []
     for k, (part, cost, nu, machine) in enumerate(zip(which.parts, *each, known, strict=True)):
         if machine is not None and not interrupted:
             machines.append(machine)
@@ -102,8 +120,7 @@ def train_classes(
                 told.append((part.name(study.classes), machine.said))
             continue
         machine = machine.make() if isinstance(machine, Pending) else machine
-        left = None if limit is None else max(0.0, limit - (time.perf_counter() - begin))
-        how = {**options, "nu": nu, "n_threads": threads, "time_limit": 0.0 if stopped or interrupted else left}
+        how = {**options, "nu": nu, "time_limit": 0.0 if stopped or interrupted else _left(end)}
         with listening() as heard:
             if machine is None:
                 machine = _trained(study, part, cost, gram, how)
@@ -113,13 +130,12 @@ def train_classes(
         told += [(part.name(study.classes), message) for message, kind in heard if kind is ConvergenceWarning]
         machines.append(machine)
         stopped |= machine.status in (Status.INTERRUPTED, Status.CALLBACK)
-    _speak(told, len(machines))
-    by_scale = isinstance(gamma, str) and gamma == "scale"
-    found = Machines.of(study.classes, strategy, machines)
-    warn_of_scales(
-        study.X, study.spec.kernel, by_scale, slow=not found.converged, names=study.columns.names, look=study.look
-    )
-    return found
+    return machines, told
+
+
+def _left(end: float | None) -> float | None:
+    """The seconds until then."""
+    return None if end is None else max(0.0, end - time.perf_counter())
 
 
 def _for_each(name: str, value: Any, n_machines: int) -> list[Any]:
@@ -131,20 +147,6 @@ def _for_each(name: str, value: Any, n_machines: int) -> list[Any]:
             f"{name} holds {len(value)} values for {n_machines} machines; give one number, or one for each machine"
         )
     return [float(one) for one in value]
-
-
-def _study(
-    X: Any, y: Any, kernel: tuple[Any, Any, Any, Any], standardize: Any, feature_names: Any, sample_weight: Any,
-    class_weight: Any, options: dict[str, Any],
-) -> Common:  # fmt: skip
-    """Check everything that the machines share."""
-    words = (options.get("intercept_scaling"), options.get("fixed_intercept"))
-    bias = intercepts.wanted(options.get("fit_intercept", True), *words)
-    X, columns, spec, given, look = points_of(X, kernel, bias, sample_weight, standardize, feature_names)
-    codes, classes = labelling.class_codes(y, X.shape[0], given)
-    factors = labelling.class_factors(class_weight, classes, codes, given)
-    weights = factors[codes] if given is None else factors[codes] * given
-    return Common(X, codes, classes, weights, spec, columns, None if class_weight is None else factors, look)
 
 
 def _shared_gram(study: Common, threads: int) -> FloatArray | None:
@@ -180,24 +182,32 @@ def _trained(study: Common, part: Sides, C: Any, gram: FloatArray | None, option
     )  # fmt: skip
 
 
-def _run_of(which: Division, options: dict[str, Any], threads: int) -> Run | None:
-    """How several machines are trained together, if nothing is asked for that only a solver does, or `train_svc` judges."""
-    if which.single:
-        return None
+def _plan(
+    names: tuple[str, ...], threads: int, kernel: Any, gamma: Any, degree: Any, coef0: Any, *values: Any
+) -> tuple[Run | None, Intercept, KernelWords]:
+    """How several machines are trained together, with which intercept, and with which kernel.
+
+    No run where something is asked for that only a solver does, or `train_svc` judges.
+    """
+    options = dict(zip(names, values, strict=True))
+    words = (options.get("intercept_scaling"), options.get("fixed_intercept"))
+    bias = intercepts.wanted(options.get("fit_intercept", True), *words)
+    spec = border.kernel_words(kernel, gamma, degree, coef0)
     for name, value in options.items():
         plain = value if name in _FREE else _PLAIN.get(name, _FREE)
         if value is not plain and not (type(plain) in (int, str) and value == plain):
-            return None
+            return None, bias, spec
     cache, seed = options.get("cache_mb"), options.get("random_state")
     most = options.get("max_iter", -1)
-    return checked_run("auto", options.get("tol", 1e-3), "kkt", most, cache, threads, None, False, seed, {})
+    run = checked_run("auto", options.get("tol", 1e-3), "kkt", most, cache, threads, None, False, seed, {})
+    return run, bias, spec
 
 
 def _speak(told: list[tuple[str, str]], n_machines: int) -> None:
     """One warning for all machines."""
-    if told and all(message == MEANS_LITTLE for _, message in told):
+    if all(message == MEANS_LITTLE for _, message in told):
         warn(MEANS_LITTLE, ConvergenceWarning)
-    elif told:
+    else:
         name, message = told[0]
         count = len({name for name, _ in told})
         warn(f"{count} of {n_machines} machines; {name}: {message}", ConvergenceWarning)

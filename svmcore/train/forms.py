@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._errors import InputError
+from svmcore._keywords import remembered
 from svmcore._types import DualQP, FloatArray, KernelKind
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
@@ -17,7 +18,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import ONE_CLASS, Terms
 from svmcore.problem import border, formulations, labelling
 from svmcore.problem import columns as _columns
-from svmcore.problem.border import KernelSpec
+from svmcore.problem.border import KernelSpec, KernelWords
 from svmcore.problem.columns import Columns
 from svmcore.problem.intercept import Intercept, settled, wanted
 from svmcore.problem.scales import Look
@@ -113,10 +114,6 @@ def centre_of(X: Any, spec: KernelSpec, centred: bool) -> FloatArray | None:
     return mean if energy - X.shape[0] * float(mean @ mean) < _OFF_CENTRE * energy else None
 
 
-def _by_scale(gamma: Any) -> bool:
-    return isinstance(gamma, str) and gamma == "scale"
-
-
 def svc_problem(
     X: Any, y: Any, C: Any, *, kernel: Any = "rbf", gamma: Any = "scale", degree: Any = 3, coef0: Any = 0.0,
     loss: Any = "hinge", fit_intercept: Any = True, intercept_scaling: Any = None, fixed_intercept: Any = None,
@@ -124,12 +121,11 @@ def svc_problem(
     like: Problem | None = None,
 ) -> Problem:  # fmt: skip
     """Check a classification problem and form its dual. The points and the kernel may be those of another one, `like`."""
-    C = border.cost(C)
-    loss = border.choice("loss", loss, formulations.SVC_LOSSES)
-    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
-    X, columns, spec, weights, look = points_of(
-        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
-    )
+    C, loss, _, _, bias, kernel, by_scale = remembered(
+        _words, formulations.SVC_LOSSES, C, loss, 0.0, 0.5, fit_intercept, intercept_scaling, fixed_intercept,
+        kernel, gamma, degree, coef0,
+    )  # fmt: skip
+    X, columns, spec, weights, look = points_of(X, kernel, bias, sample_weight, standardize, feature_names, like)
     signs, classes = labelling.labels(y, X.shape[0], None if weights is None else weights > 0)
     share = None if class_weight is None else labelling.class_weights(class_weight, classes, signs, weights)
     costs = _costs(C, share, weights)
@@ -141,23 +137,47 @@ def svc_problem(
         codes = (signs > 0).astype(np.int64)
         terms = terms._replace(factors=tuple(labelling.class_factors(class_weight, classes, codes, weights).tolist()))
     centre = centre_of(X, spec, qp.centred) if like is None else like.centre
-    return Problem(qp, spec, X, classes, columns, terms, centre, _by_scale(gamma), bias.fixed, look)
+    return Problem(qp, spec, X, classes, columns, terms, centre, by_scale, bias.fixed, look)
+
+
+class _ProblemWords(NamedTuple):
+    """The words of a problem that do not depend on its points, checked. `by_scale`: gamma="scale"."""
+
+    C: float
+    loss: str
+    epsilon: float
+    tau: float
+    bias: Intercept
+    kernel: KernelWords
+    by_scale: bool
+
+
+def _words(
+    losses: tuple[str, ...], C: Any, loss: Any, epsilon: Any, tau: Any, fit_intercept: Any, intercept_scaling: Any,
+    fixed_intercept: Any, kernel: Any, gamma: Any, degree: Any, coef0: Any,
+) -> _ProblemWords:  # fmt: skip
+    C, epsilon = border.cost(C), border.number("epsilon", epsilon, low=0.0)
+    loss = border.choice("loss", loss, losses)
+    tau = _tau(tau, loss, C)
+    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
+    spec = border.kernel_words(kernel, gamma, degree, coef0)
+    return _ProblemWords(C, loss, epsilon, tau, bias, spec, isinstance(gamma, str) and gamma == "scale")
 
 
 def points_of(
-    X: Any, kernel: tuple[Any, ...], bias: Intercept, sample_weight: Any, standardize: Any, feature_names: Any,
+    X: Any, kernel: KernelWords, bias: Intercept, sample_weight: Any, standardize: Any, feature_names: Any,
     like: Problem | None = None,
 ) -> tuple[Any, Columns, KernelSpec, FloatArray | None, Look | None]:  # fmt: skip
     """The checked points, scaled; how; the kernel; the weights; and what is known of the points."""
     if like is not None:
         return like.X, like.columns, like.spec, border.sample_weights(sample_weight, like.X.shape[0]), like.look
-    name, gamma, degree, coef0 = kernel
+    name = kernel.spec.name if kernel.spec.function is None else kernel.spec.function
     names = _columns.names_of(X, feature_names)
     given, look = checked_points(X, name)
     weights = None if sample_weight is None else border.sample_weights(sample_weight, given.shape[0])
     columns, X = _columns.fitted(given, weights, standardize, names, name)
     look = look if X is given else None
-    spec = bias.embedded(border.kernel(name, X, gamma, degree, coef0, 0.0, weights, look), X, weights)
+    spec = bias.embedded(kernel.on(X, weights, look), X, weights)
     return X, columns, spec, weights, look
 
 
@@ -168,14 +188,11 @@ def svr_problem(
     feature_names: Any = None, like: Problem | None = None,
 ) -> Problem:  # fmt: skip
     """Check a regression problem and form its dual; `like` as in `svc_problem`."""
-    C = border.cost(C)
-    epsilon = border.number("epsilon", epsilon, low=0.0)
-    loss = border.choice("loss", loss, formulations.SVR_LOSSES)
-    tau = _tau(tau, loss, C)
-    bias = wanted(fit_intercept, intercept_scaling, fixed_intercept)
-    X, columns, spec, weights, look = points_of(
-        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names, like
-    )
+    C, loss, epsilon, tau, bias, kernel, by_scale = remembered(
+        _words, formulations.SVR_LOSSES, C, loss, epsilon, tau, fit_intercept, intercept_scaling, fixed_intercept,
+        kernel, gamma, degree, coef0,
+    )  # fmt: skip
+    X, columns, spec, weights, look = points_of(X, kernel, bias, sample_weight, standardize, feature_names, like)
     targets = border.vector(y, "y", X.shape[0])
     costs = _costs(C, weights)
     if isinstance(costs, np.ndarray):
@@ -186,7 +203,7 @@ def svr_problem(
         qp, terms = formulations.svr(targets, costs, epsilon, loss, bias.found), Terms(C, loss, epsilon)
     qp, terms = formulations.with_intercept(qp, bias.fixed), terms._replace(fixed_intercept=bias.fixed or None)
     centre = centre_of(X, spec, qp.centred) if like is None else like.centre
-    return Problem(qp, spec, X, None, columns, terms, centre, _by_scale(gamma), bias.fixed, look)
+    return Problem(qp, spec, X, None, columns, terms, centre, by_scale, bias.fixed, look)
 
 
 def _costs(C: float, *factors: FloatArray | None) -> FloatArray | float:
@@ -231,13 +248,11 @@ def one_class_problem(
 ) -> Problem:  # fmt: skip
     """Check a problem of one class and form its dual."""
     nu = border.share("nu", nu)
-    bias = wanted(True, None, None)
-    X, columns, spec, weights, look = points_of(
-        X, (kernel, gamma, degree, coef0), bias, sample_weight, standardize, feature_names
-    )
+    words = remembered(_words, (ONE_CLASS,), 1.0, ONE_CLASS, 0.0, 0.5, True, None, None, kernel, gamma, degree, coef0)
+    X, columns, spec, weights, look = points_of(X, words.kernel, words.bias, sample_weight, standardize, feature_names)
     qp = formulations.one_class(np.ones(X.shape[0]) if weights is None else weights, nu)
     classes, terms = np.array([-1, 1]), Terms(None, ONE_CLASS, nu=nu)
-    return Problem(qp, spec, X, classes, columns, terms, None, _by_scale(gamma), 0.0, look)
+    return Problem(qp, spec, X, classes, columns, terms, None, words.by_scale, 0.0, look)
 
 
 def any_problem(X: Any, y: Any, C: Any, epsilon: Any, problem: dict[str, Any]) -> Problem:

@@ -15,6 +15,7 @@ import numpy as np
 from svmcore import solvers
 from svmcore._control import Control, new_control
 from svmcore._errors import InputError
+from svmcore._keywords import remembered
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
@@ -60,21 +61,34 @@ def checked_run(
     random_state: Any, options: dict[str, Any],
 ) -> Run:  # fmt: skip
     """How to solve it, from words that are checked."""
+    memory, threads = border.cache_bytes(cache_mb), border.threads(n_threads)  # which the machine has a say in
+    words = (solver, tol, stopping, max_iter, trace, random_state, memory, threads, cache_mb is None)
+    if options:
+        return _run(tuple(options.items()), *words)._replace(alpha0=alpha0)
+    run = remembered(_run, (), *words)
+    return run if alpha0 is None else run._replace(alpha0=alpha0)
+
+
+def _run(
+    options: tuple[tuple[str, Any], ...], solver: Any, tol: Any, stopping: Any, max_iter: Any, trace: Any,
+    random_state: Any, memory: int, threads: int, grows: bool,
+) -> Run:  # fmt: skip
     if not isinstance(solver, str):
         raise InputError(f"solver={solver!r} is not a name; see svmcore.solvers()")
-    solvers.check_options(solver, options)
+    given = dict(options)
+    solvers.check_options(solver, given)
     return Run(
         solver=solver,
         tol=border.number("tol", tol, low=0.0, strict=True),
         stopping=border.choice("stopping", stopping, border.STOPPING),
         max_iter=border.integer("max_iter", max_iter, low=-1),
-        cache_bytes=border.cache_bytes(cache_mb),
-        n_threads=border.threads(n_threads),
-        alpha0=alpha0,
+        cache_bytes=memory,
+        n_threads=threads,
+        alpha0=None,
         trace=border.flag("trace", trace),
         seed=0 if random_state is None else border.integer("random_state", random_state, low=0),
-        options=options,
-        grows=cache_mb is None,
+        options=given,
+        grows=grows,
     )
 
 
