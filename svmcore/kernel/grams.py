@@ -23,9 +23,9 @@ from svmcore.simd.lanes import UNITS_16
 # whole. Above COSTLY a kernel value is better read from memory than computed again.
 WIDE, COSTLY = 40, 48
 
-# Work, in operations on one feature: to read a stored value, to pick a value out of a row. The unit tells which products are
-# worth several threads. Most of both is to wait for memory.
-_READ, _GATHER = 16.0, 24.0
+# Work, in float32 operations on one feature: to read a stored value, to pick a value out of a row. The unit tells which
+# products are worth several threads. Most of both is to wait for memory.
+_READ, _GATHER = 16.0, 64.0
 
 # K among all points may take KEPT_LEAST bytes in any case, and _KEPT_PER_FEATURE for each feature: fresh memory can cost as
 # much as computing. 100 MB took 5 to 150 ms.

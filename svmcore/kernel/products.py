@@ -237,7 +237,7 @@ def needs_pairs(kernel: Kernel, n_features: int, sources: int) -> bool:
 def pair_product(shape: vector.Shape, panels: Real, packed: Real, coef: FloatArray, n_threads: int) -> FloatArray:
     """K(panels, packed rows) coef in float64, for all lanes of the panels. K is never stored."""
     out, weights = np.zeros(len(panels) * LANES), packed_weights(packed, coef)
-    work = float(packed.size * len(out))
+    work = packed.nbytes / 4.0 * len(out)
     split(lambda a, b: loops.add_block(shape, packed, weights, panels, a, b, out), len(panels), work, n_threads)
     return out
 
@@ -260,7 +260,7 @@ def symmetric_product(
 
     split(
         lambda a, b: loops.add_symmetric(shape, packed, rows, panels, weights, a, b, by_column, by_row),
-        min(_SLABS, count), 0.5 * packed.size * len(weights), n_threads,
+        min(_SLABS, count), packed.nbytes / 8.0 * len(weights), n_threads,
     )  # fmt: skip
     out = by_column.sum(axis=0).reshape(count, LANES) + by_row.sum(axis=0).reshape(count, -1)[:, :LANES]
     return np.asarray(out.ravel()[: len(coef)])

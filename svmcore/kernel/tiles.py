@@ -154,7 +154,7 @@ class DenseTiles(Tiles):
         )
         split(
             lambda a, b: loops.store_block(shape, packed, source, False, a, b, out),
-            len(source), float(packed.size * len(source) * LANES), self.n_threads,
+            len(source), packed.nbytes / 4.0 * len(source) * LANES, self.n_threads,
         )  # fmt: skip
 
     def _compute(self, points: IntArray, out: Real) -> Real:
@@ -189,7 +189,7 @@ class DenseTiles(Tiles):
         weights = packed_weights(packed, coef)
         split(
             lambda a, b: loops.add_block(shape, packed, weights, panels, a, b, field),
-            len(panels), float(packed.size * len(panels) * LANES), self.n_threads,
+            len(panels), packed.nbytes / 4.0 * len(panels) * LANES, self.n_threads,
         )  # fmt: skip
         if self.offset:
             field += self.offset * coef.sum()

@@ -19,9 +19,11 @@ SINGLE, MIXED, DOUBLE = range(3)
 
 # Rounding of products. ROUNDING is the error of float32 ones per unit of |beta|; measured were 0.9 to 2.2 times that.
 # ROUNDING_64 is the error of float64 ones per unit of sum |beta|. Float32 will do while its rounding leaves the share
-# LEAST_GOAL of the tolerance. Before beta is known, its norm counts as TYPICAL, or less where its box is smaller.
+# LEAST_GOAL of the tolerance. Rounding above the share SPOILT of it would call for another block. Before beta is known, its
+# norm counts as TYPICAL, or less where its box is smaller.
 ROUNDING, ROUNDING_64 = 2e-7, 1e-15
 LEAST_GOAL = 0.3
+SPOILT = 0.7
 TYPICAL = 10.0
 
 # A product of at most SHORT kernel values is computed in one go. Nobody minds waiting for one of at most BRIEF operations,
@@ -64,13 +66,14 @@ class Field:
         root = np.sqrt(np.abs(self.K.diagonal[self.qp.point]))
         return np.asarray(ROUNDING * root.max(initial=0.0) * root)
 
-    def goal(self, tol: float) -> float:
+    def goal(self, tol: float, *, close: bool) -> float:
         """If this field's violation is at most this, the exact one is below `tol`. 0 where rounding is too large to say so.
 
-        Without stored columns a product in float64 costs little more than the certificate that finds it remembered.
+        Without stored columns a product in float64 costs little more than the certificate that finds it remembered. So it
+        is left for the end. Where rounding would spoil the last block, it is made before that one, when a run is `close`.
         """
         if not self.tiles.by_columns:
-            return tol
+            return 0.0 if close and self.rounding() > SPOILT * tol else tol
         left = tol - 2.0 * self.rounding()
         return left if left >= LEAST_GOAL * tol else 0.0
 

@@ -44,23 +44,26 @@ CAPABILITIES = Capabilities(
 OPTION_VALUES: dict[str, tuple[Any, ...]] = {}
 
 # The size of a working set. It holds all variables, up to SMALL of them. The limit is SMALL_COSTLY where kernel values are
-# costly, and SMALL_KEPT where all of them are in memory. Otherwise it has at least LEAST_BLOCK variables, and FREE_FACTOR
-# times as many as are free: with fewer than are free the method thrashes.
+# costly, and SMALL_KEPT where all of them are in memory. Otherwise it has at least LEAST_BLOCK variables, or LEAST_COSTLY,
+# and FREE_FACTOR times as many as are free: with fewer than are free the method thrashes. A small set chooses with more care:
+# of costly columns of K fewer are computed for variables that end at zero.
 SMALL, SMALL_COSTLY, SMALL_KEPT = 1900, 3500, 6000
-LEAST_BLOCK = 1024
+LEAST_BLOCK, LEAST_COSTLY = 1024, 640
 FREE_FACTOR = 1.3
 
 # What the next working set inherits: the free variables of the last one, up to the share KEEP of its own size, and others
 # of the last one up to the share KEEP_LEAST.
 KEEP, KEEP_LEAST = 0.7, 0.3
 
-# K is kept in memory when more than this share of the first working set carries weight: that set is close to a sample.
+# K is kept in memory when more than this share of the first working set carries weight: that set is close to a sample. Of
+# more than SMALL_KEPT points, whose working sets are copied from it, it saves nothing.
 CROWDED = 0.55
 
-# How far a block is solved: to the share INNER of the outer violation, or to the share INNER_TOL of the tolerance, whichever
-# is larger. A block of all variables is solved to the tolerance's share, but no further than to the share NOISE of the
-# violation: float32 residuals drift by so much. The last two stand with the loops.
-INNER = 0.05
+# How far a block is solved: to the share INNER of the outer violation. Where that violation is at most CLOSE times the goal,
+# and where a block holds all variables, it is solved to the goal, the share INNER_TOL of the tolerance: another block for the
+# little that is left would cost more. It is solved no further than to the share NOISE of the violation: float32 residuals
+# drift by so much. The last two stand with the loops.
+INNER, CLOSE = 0.05, 200.0
 
 RUNAWAY = 1e50  # an objective below minus this counts as minus infinity
 HULLS_MEET = 1e-14  # the classes' hulls meet where their squared distance is below this share of the largest k(x, x)
@@ -139,16 +142,22 @@ class _BlockRun(Field):
         """How many variables the next working set takes."""
         n = len(self.beta)
         room = int(np.sqrt(self.K.cache_bytes / (4 if self.level < DOUBLE else 8)))
-        small = SMALL_KEPT if self.tiles.keeps else SMALL_COSTLY if self.tiles.costly else SMALL
-        if n <= min(small, room):
+        if n <= min(self.small, room):
             return n
-        return min(n, max(LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256))
+        return min(
+            n, max(LEAST_COSTLY if self.tiles.costly else LEAST_BLOCK, int(FREE_FACTOR * free) + 256), max(room, 256)
+        )
+
+    @property
+    def small(self) -> int:
+        """Up to how many variables are in one working set."""
+        return SMALL_KEPT if self.tiles.keeps else SMALL_COSTLY if self.tiles.costly else SMALL
 
     def choose(self, gauge: Gauge, size: int) -> IntArray:
         """Choose a working set: a part of the last one, and the worst violators of both kinds, half of each."""
         qp, taken = self.qp, self.taken
         n = len(self.beta)
-        if size == n:
+        if size == n and n <= self.small:
             return np.arange(n)
         kept = self.previous[: int(size * min(KEEP, max(KEEP_LEAST, self.previous_free / size)))]
         taken[kept] = True
@@ -326,7 +335,7 @@ def run(task: SolverTask) -> Raw:
         objective = state.objective(gauge)
         if trace:
             records.append((objective, gauge.violation, state.tiles.n_evals, gauge.free))
-        goal = state.goal(tol) if stopping == "kkt" else 0.0
+        goal = state.goal(tol, close=gauge.violation <= CLOSE * tol) if stopping == "kkt" else 0.0
         target = block_jit.INNER_TOL * (goal or tol) if stopping == "kkt" else 0.0
         met = gauge.violation <= goal if stopping == "kkt" else criterion.met(qp, state.beta, gauge.v, objective)
         if met or gauge.violation == 0.0:
@@ -359,6 +368,8 @@ def run(task: SolverTask) -> Raw:
                 before = state.steps
                 status = _outer_step(state, gauge, target, limit - state.steps, control)
                 state.outer += 1
+                if state.fresh:
+                    watch.forget()
                 ray = bool(state.bits & block_jit.RAY)
                 if status is None and (ray or state.steps == before):
                     status = state.sharpen(DOUBLE, control, ray)
@@ -399,7 +410,8 @@ def _outer_step(state: _BlockRun, gauge: Gauge, target: float, limit: int, contr
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
-    share = (block_jit.NOISE if state.level < DOUBLE else 0.0) if whole and target > 0 else INNER
+    last = target > 0 and (whole or gauge.violation <= CLOSE * target)
+    share = (block_jit.NOISE if state.level < DOUBLE else 0.0) if last else INNER
     stop = max(target, share * gauge.violation)
     state.bits &= ~block_jit.RAY
     first = not state.first_violation
@@ -410,13 +422,17 @@ def _outer_step(state: _BlockRun, gauge: Gauge, target: float, limit: int, contr
     (changed, state.previous), step = np.empty((2, len(chosen)), np.int64), np.empty(len(chosen))
     count, state.previous_free = block_jit.outcome(work, chosen, state.beta, changed, step, state.previous)
     brief = product_work(state.K, count) <= BRIEF
-    known, point = ((), state.beta) if brief else (state.known(), state.beta.copy())
+    known, point = state.known(), state.beta.copy()
     state.beta[chosen] = work.beta
-    if first and state.level == SINGLE and state.tiles.costly and np.count_nonzero(work.beta) > CROWDED * len(chosen):
+    crowded = len(point) <= SMALL_KEPT and np.count_nonzero(work.beta) > CROWDED * len(chosen)
+    if first and state.level == SINGLE and state.tiles.costly and crowded:
         state.tiles.keep()
     done = status is None or brief
     if done:
-        ended = state.change(changed[:count], step[:count], control)
+        if stop == target and state.level == SINGLE and state.doubtful(target / block_jit.INNER_TOL):
+            ended = state.refresh(MIXED, control)
+        else:
+            ended = state.change(changed[:count], step[:count], control)
         status, done = status or ended, ended is None
     if (
         not done
