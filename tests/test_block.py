@@ -79,17 +79,6 @@ def test_blocks_smaller_than_the_problem(n):
         assert solution.stats["n_outer"] > 1
 
 
-@pytest.mark.compiled
-def test_many_outer_steps_that_move_variables_to_their_bounds_are_no_crawl(monkeypatch):
-    monkeypatch.setattr(block._BlockRun, "block_size", lambda run, free: 16 + int(1.3 * free))
-    X, y = mixture(4000, noise=0.3)
-    solution = svmcore.train_svc(X, y, 1.0, gamma=0.02, solver="block", trace=True)
-    certified(solution, X, y, 1.0, 1e-3, gamma=0.02)
-    assert solution.stats["n_outer"] > 100
-    assert (solution.trace["violation"][:101] > 0.5 * solution.trace["violation"][1]).all()
-    assert solution.stats["precision"] == "float32"
-
-
 def watch_of(n, stretch):
     """A watch whose stretches have so many pair steps."""
     return _watch.Watch(_watch.Crawl(n, stretch, 1.0), n)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,23 +67,6 @@ def test_every_machine_is_that_of_train_svc(kernel, strategy):
         assert set(machine.support) <= set(rows)
         assert machine.kkt_violation <= 1e-8
         assert machine.objective == pytest.approx(alone.objective, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    "labels", [np.array([3, 7, 11]), np.array(["x", "y", "z"], dtype=object), np.array([0.0, 1.0, 2.0]), "pandas"]
-)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_labels_of_every_type(labels, strategy):
-    X, y = clouds(60)
-    codes = np.unique(y, return_inverse=True)[1]
-    if isinstance(labels, str):
-        pandas = pytest.importorskip("pandas")
-        target = pandas.Series(y, dtype="category")
-    else:
-        target = labels[codes]
-    machines = svmcore.train_classes(X, target, 5.0, strategy=strategy)
-    assert np.mean(machines.predict(X) == np.asarray(target)) > 0.7
-    assert machines.votes(X).sum(axis=1).tolist() == [3] * 60 or strategy == "ovr"
 
 
 def test_two_classes_and_booleans_are_one_machine():
@@ -167,25 +149,6 @@ def test_bad_input_is_named(change, message):
     if isinstance(change.get("sample_weight"), str):
         arguments["sample_weight"] = (y != "red").astype(float)
     refused(message, svmcore.train_classes, X, **arguments)
-
-
-def test_the_time_that_a_kernel_takes_is_counted_once(monkeypatch):
-    X, y = clouds(60)
-    clock, limits = [0.0], []
-    real = classes.train_svc
-
-    def kernel(A, B):
-        clock[0] = 3.0
-        return A @ B.T
-
-    def train(*words, time_limit, **options):
-        limits.append(time_limit)
-        return real(*words, **options)
-
-    monkeypatch.setattr(classes, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(classes, "train_svc", train)
-    classes.train_classes(X, y, 1.0, kernel=kernel, time_limit=10.0, stopping="gap")
-    assert limits == [7.0] * 3
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

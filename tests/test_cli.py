@@ -147,24 +147,6 @@ def test_demo_without_matplotlib(run, monkeypatch, tmp_path):
     assert (status, err) == (2, 'svmcore: error: pictures need matplotlib: pip install "svmcore[plot]"\n')
 
 
-def test_train_predict_info(run, csv, tmp_path):
-    status, out, err = run("train", csv, "-o", "m.npz", "-C", "10", "--gamma", "0.5", "--tol", "1e-6")
-    assert (status, err) == (0, "")
-    assert "status       converged" in out
-    X, y = svmcore.load_data(csv)
-    machine = svmcore.train_svc(X, y, 10.0, gamma=0.5, tol=1e-6)
-    assert run("predict", "m.npz", csv, "-o", "labels.txt")[:2] == (0, "")
-    assert (tmp_path / "labels.txt").read_text().split() == machine.predict(X).tolist()
-    status, out, _ = run("predict", "m.npz", csv, "--values")
-    np.testing.assert_allclose([float(v) for v in out.split()], machine.decision_function(X), atol=1e-4)
-    out, _ = run.works("info", "m.npz")
-    assert "a model of 2 features, classes no and yes" in out
-    assert "columns      a, b\n" in out
-    status, _, err = run("train", csv, "-o", "m.npz", "-C", "1e6", "--time-limit", "0")
-    assert status == 1
-    assert "warning" in err
-
-
 def test_predict_fills_features_that_sparse_text_left_out(run, tmp_path):
     (tmp_path / "train.svm").write_text("1 1:1 3:2\n-1 2:1\n1 3:1\n-1 1:-1\n")
     (tmp_path / "test.svm").write_text("1 1:1\n-1 2:1\n")
@@ -266,14 +248,6 @@ def test_class_weight(run, csv, weights):
     expected = svmcore.train_svc(X, y, class_weight=mapping, tol=1e-9)
     np.testing.assert_allclose(svmcore.load("m.npz").dual_coef, expected.dual_coef, atol=1e-6)
     assert expected.dual_coef.max() != svmcore.train_svc(X, y).dual_coef.max()
-
-
-def test_class_weight_of_numbers(run):
-    assert run("train", "demo:monk1", "-o", "m.npz", "--class-weight", "+1=3,-1=2", "-q")[0] == 0
-    X, y = svmcore.load_data("demo:monk1")
-    assert (
-        svmcore.load("m.npz").alpha.max() == svmcore.train_svc(X, y, class_weight={1: 3.0, -1: 2.0}).alpha.max() == 3.0
-    )
 
 
 def test_regression(run, tmp_path):

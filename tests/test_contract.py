@@ -279,18 +279,6 @@ def test_degenerate_data(solver, loss, name):
     assert abs(found.objective - best.objective) <= found.gap + best.gap + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "words"),
-    [
-        ("tol", -1.0, "tol"), ("max_iter", 1.5, "max_iter"), ("time_limit", -1.0, "time_limit"), ("alpha0", [1.0], "alpha0"),
-        ("stopping", "soon", "stopping"), ("C", 0.0, "C"), ("cache_mb", 0.0, "cache_mb"), ("callback", 3, "callback"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_wrong_limits_are_refused_by_name(solver, option, value, words):
-    refused(words, first_able(solver).fit, solver=solver, **{option: value})
-
-
 @pytest.mark.compiled
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_time_limit_is_kept(solver):

@@ -460,17 +460,6 @@ def test_interrupt_keeps_complete_folds(monkeypatch):
     assert len(cv.folds) == 3
 
 
-def test_progress_line_names_what_is_left(capsys, monkeypatch):
-    from svmcore.cv import progress
-
-    monkeypatch.setattr(progress, "_LINE", 0.0)
-    X, y = noisy(120)
-    svmcore.cv_path(X, y, gamma=0.3, verbose=1)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all(line.startswith("cv: ") and "of 5 paths done" in line and line.endswith("s left") for line in lines)
-
-
 # ---- real data -------------------------------------------------------------------------------------------------------
 
 SETS = (

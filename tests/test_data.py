@@ -151,19 +151,6 @@ def test_lines_may_be_long(write, named):
     assert y.tolist() == [1] * 60
 
 
-def test_bulk_does_not_go_line_by_line(write, monkeypatch):
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(20_000, 20))
-    text = "\n".join(",".join(f"{v:.8g}" for v in row) + ",spam eggs" for row in X)
-    light = "\n".join("1 " + " ".join(f"{j + 1}:{v:.8g}" for j, v in enumerate(row)) for row in X)
-    monkeypatch.setattr(delimited, "_csv_lines", None)
-    monkeypatch.setattr(svmlight, "_line_by_line", None)
-    for content in (text, light):
-        file = write(content)
-        got, _ = svmcore.load_data(file)
-        np.testing.assert_allclose(dense(got), X, rtol=1e-7)
-
-
 # ---- complaints ------------------------------------------------------------------------------------------------------
 
 
@@ -234,13 +221,6 @@ def test_name_of_a_label_without_header(write):
 @pytest.mark.parametrize("source", [3, None, "demo:nothing", "bad\0name", b"\xff\0"])
 def test_sources_that_are_none(source):
     refused(r"neither|no built-in set|not a possible file name", svmcore.load_data, source)
-
-
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        svmcore.load_data(tmp_path / "none.csv")
-    with pytest.raises(IsADirectoryError):
-        svmcore.load_data(tmp_path)
 
 
 # ---- headers, words, columns left out, labels that are missing ----------------------------------------------------------

@@ -244,13 +244,6 @@ def test_limits_before_there_is_anything():
         train_svc(X, y, time_limit=0.0)
 
 
-def test_one_line_a_round(capsys):
-    X, y = wavy(600)
-    ours = train_svc(X, y, parts=3, working_set=100, verbose=1)
-    lines = [line for line in capsys.readouterr().err.splitlines() if "round" in line]
-    assert len(lines) == len(ours.rounds) + 1
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from repeats import seeds
-from small_paths import boxes_met, check_factor, hide_image, scene
+from small_paths import boxes_met, check_factor, scene
 
 from svmcore.path import elbow_jit as ej
 
@@ -91,16 +91,6 @@ def test_points_join_and_leave_and_the_factor_follows(seed, equality):
     assert (at.S.elbow[7:] == np.arange(90, 97)).all()
 
 
-def test_a_lifted_pivot_is_the_square_of_the_diagonal():
-    at = scene(1)
-    i = int(np.flatnonzero(at.S.side != ej.ELBOW)[0])
-    x, m = np.zeros(14), at.m
-    ej.pivot_of(at.P, at.S, i, x)
-    ej.append(at.P, at.S, i, x, 1e-6)
-    assert at.S.factor[m, m] ** 2 == pytest.approx(1e-6 * (at.P.diagonal[i] + at.P.bump))
-    assert at.S.factor[:m, m].tolist() == x[:m].tolist()
-
-
 def test_a_rotation_turns_two_rows():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=6), rng.normal(size=6)
@@ -154,18 +144,6 @@ def test_rows_are_added(m):
 # ---------------------------------------------------------------- null vectors
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("own", [1e-9, 0.5, 100.0])
-@pytest.mark.parametrize("unit", [1.0, 1e-5])
-@seeds(20)
-def test_the_first_box_along_a_null_vector(seed, own, sign, unit):
-    at = scene(seed)
-    x = unit * np.random.default_rng(seed).choice([-2.0, -0.5, 1e-13, 0.3, 1.0], 4)
-    length, place = ej.first_box(at.S, x, sign, own / unit)
-    first = min(boxes_met(at, x, sign, own / unit))
-    assert (length, place) == (pytest.approx(first[0], rel=1e-14), first[2])
-
-
 @pytest.mark.parametrize(("slack", "width"), [(0.0, 1.0), (1e-13, 1.0), (1e-9, 1.0), (1e-9, 1e5)])
 @seeds(20)
 def test_among_boxes_that_are_met_together_the_largest_entry_is_taken(seed, slack, width):
@@ -195,19 +173,6 @@ def test_among_boxes_that_are_met_together_the_largest_entry_is_taken(seed, slac
     assert ej.first_box(S, x, 1.0, 0.125) == (pytest.approx(wanted[0], rel=1e-14), wanted[2])
 
 
-def test_a_value_beyond_its_box_has_no_room():
-    at = scene(0)
-    j = at.elbow[2]
-    at.S.beta[j] = at.S.upper[j] + 1e-16
-    assert ej.room_along(at.S, 2, 1.0) == 0.0
-    assert ej.room_along(at.S, 2, -1.0) == at.S.beta[j] - at.S.lower[j]
-    at.S.beta[j] = at.S.lower[j] - 1e-16
-    assert ej.room_along(at.S, 2, -1.0) == 0.0
-    assert ej.room_along(at.S, 2, 1.0) == at.S.upper[j] - at.S.beta[j]
-    at.S.beta[j] = at.S.upper[j]
-    assert ej.first_box(at.S, np.array([0.0, 0.0, -2.0, 0.0]), 1.0, 1.0) == (0.0, 2)
-
-
 def copied(seed, equality, share=1.0):
     """A scene where `i` has the kernel of the point at place 1 of the elbow (times `share`)."""
     rng = np.random.default_rng([seed, 5])
@@ -234,13 +199,6 @@ def test_a_null_vector_changes_nothing_but_values(seed, equality):
     assert not ej.null_change(at.P, at.S, at.W, i, 0.5)
     move[i], move[at.elbow] = 0.5, -0.5 * x
     assert at.W.rate == pytest.approx(at.K @ move, abs=1e-14)
-
-
-def test_a_multiple_of_a_point_is_dependent_unless_the_sum_is_kept():
-    for equality in (True, False):
-        at, i = copied(0, equality, share=2.0)
-        at.W.column[:3] = [0.0, 2.0, 0.0]
-        assert ej.null_change(at.P, at.S, at.W, i, 0.25) == (not equality)
 
 
 @seeds(6)
@@ -332,12 +290,6 @@ def test_a_sum_is_lost_from_a_share_of_the_sizes_on(equality, share):
     assert ej.is_lost(at.P, at.S) == (equality and share > 1.0)
 
 
-@both
-def test_the_gap_of_an_optimal_point_is_zero(equality):
-    at = scene(3, equality=equality)
-    assert ej.exact_gap(at.P._replace(floor=1.0), at.S, 1.5, at.S.lower, at.S.upper) == pytest.approx(0.0, abs=1e-13)
-
-
 @pytest.mark.parametrize("changed", [0, 1, 2, 3, 4, 5, 8, 12])
 def test_the_image_follows_beta(changed):
     at = scene(changed)
@@ -402,19 +354,6 @@ def test_a_look_takes_residuals_from_beta(seed, equality):
     assert S.num[ej.WORST_GAP] == 1e-3
 
 
-@pytest.mark.parametrize(("error", "fine"), [(3e-10, True), (1e-7, False)])
-def test_a_look_refuses_a_gap_that_is_not_fine(error, fine):
-    at = scene(2, equality=False)
-    S, i = at.S, at.elbow[1]
-    at.P.fixed[i] += error  # a residual on the elbow: it must be booked, and costs the distance to a bound times that
-    S.num[ej.T_REFRESH] = 9.0
-    P = at.P._replace(floor=100.0)
-    assert ej.look(P, S, S.lower, S.upper) == fine
-    assert S.base[i] == pytest.approx(-error, rel=1e-4)
-    assert S.num[ej.T_REFRESH] == (1.5 if fine else 9.0)
-    assert S.cnt[ej.N_LOOK] == fine
-
-
 @pytest.mark.parametrize(("before", "age"), [(2.1, 5), (1.99, 0)])
 def test_a_look_after_a_long_way_ages_the_image(before, age):
     """At t = 1.5: from 2.0 on the way down to it is long."""
@@ -424,23 +363,6 @@ def test_a_look_after_a_long_way_ages_the_image(before, age):
     assert at.S.cnt[ej.AGE] == age + 1
     at.S.num[ej.T_REFRESH], at.S.cnt[ej.AGE], at.S.image[:] = before, 5, np.nan
     assert ej.look(at.P._replace(floor=100.0), at.S, at.S.lower, at.S.upper) == (age > 0)  # afresh, or not
-
-
-def test_an_image_that_is_old_needs_all_rows():
-    at = scene(0)
-    at.S.cnt[ej.AGE], at.P.slot[4], image = ej.OLD, -1, at.S.image.copy()
-    assert not ej.renew_image(at.P, at.S)
-    assert np.array_equal(at.S.image, image)
-    assert at.S.cnt[ej.AGE] == ej.OLD
-
-
-def test_a_look_needs_the_image():
-    at = scene(0)
-    hide_image(at)
-    resid = at.S.resid + 1.0
-    at.S.resid[:] = resid
-    assert not ej.look(at.P, at.S, at.S.lower, at.S.upper)
-    assert np.array_equal(at.S.resid, resid)
 
 
 @seeds(6)

@@ -146,18 +146,6 @@ def test_weights_of_rows_are_rows_twice_and_features_can_be_selected():
 
 
 @pytest.mark.compiled
-def test_rows_are_added_and_removed_by_another_fit():
-    rng = np.random.default_rng(2)
-    X = rng.normal(size=(90, 6))
-    y = (X[:, 0] + 0.5 * rng.normal(size=90) > 0).astype(int)
-    machine = svmcore.LinearSVC(penalty="l1", tol=1e-10)
-    whole = svmcore.LinearSVC(penalty="l1", tol=1e-10).fit(X, y)
-    machine.fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
-    assert np.array_equal(machine.coef_, whole.coef_)
-    assert np.allclose(machine.forget([0, 5]).coef_, whole.fit(np.delete(X, [0, 5], 0), np.delete(y, [0, 5])).coef_)
-
-
-@pytest.mark.compiled
 def test_limits_and_progress_are_kept():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(200, 300))

@@ -56,20 +56,6 @@ def test_gap_is_the_sum_of_fenchel_young_gaps(problem, b):
 
 
 @given(dual_points())
-def test_best_bias_beats_every_breakpoint_and_a_fine_grid(problem):
-    qp, beta, v = problem
-    qp, beta = qp._replace(equality=True), formulations.feasible_start(qp._replace(equality=True), beta)
-    lower, upper = closed(qp, beta)
-    u = v + qp.diag * beta
-    ends = np.concatenate([u, u - qp.diag * lower, u - qp.diag * upper])
-    ends = ends[np.abs(ends) < 1e3]
-    candidates = np.concatenate([ends, np.linspace(ends.min() - 1.0, ends.max() + 1.0, 801)])
-    least = min(oracle.fenchel_gap(beta, v, qp.diag, lower, upper, b) for b in candidates)
-    found = measures.best_bias(qp, beta, v)
-    assert measures.gap(qp, beta, v, found) <= least + 1e-12 * (1.0 + abs(least))
-
-
-@given(dual_points())
 def test_violation_and_bias(problem):
     qp, beta, v = problem
     rising = [v[t] for t in range(len(v)) if beta[t] < qp.upper[t]]

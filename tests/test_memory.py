@@ -14,7 +14,6 @@ from scipy import sparse
 
 import svmcore
 from svmcore.base import parallel
-from svmcore.cv.grams import WholeGram, part_for
 from svmcore.kernel import spare
 from svmcore.path import data
 
@@ -132,26 +131,6 @@ def test_free_memory_goes_back_where_it_can(monkeypatch, with_joblib):
     assert asked == [0, 0]
     monkeypatch.setattr(spare, "_trim", lambda: None)  # another C library
     assert svmcore.release_memory() == 0
-
-
-def test_the_kernel_among_rows_of_a_fold():
-    svmcore.release_memory()
-    K = np.random.default_rng(3).normal(size=(20, 20))
-    rows = np.array([1, 4, 5, 19])
-    gram = WholeGram(K)
-    with part_for(gram, rows) as one, part_for(gram, rows[:2]) as other:
-        assert np.array_equal(one, K[np.ix_(rows, rows)])
-        assert np.array_equal(other, K[np.ix_(rows[:2], rows[:2])])
-        assert one.flags.c_contiguous
-        assert not np.shares_memory(one, other)
-    with part_for(gram, rows[1:]) as third:
-        assert np.array_equal(third, K[np.ix_(rows[1:], rows[1:])])
-        assert np.shares_memory(one, third)
-    place = np.arange(20)[::-1].copy()
-    with part_for(WholeGram(K[np.ix_(place, place)], place), rows) as placed:
-        assert np.array_equal(placed, K[np.ix_(rows, rows)])
-    with part_for(None, rows) as nothing:
-        assert nothing is None
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])

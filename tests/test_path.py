@@ -12,9 +12,7 @@ from scipy import sparse
 from warned import quiet
 
 from svmcore._errors import ConvergenceWarning, StoppedError
-from svmcore.kernel.rows import RowStore
 from svmcore.models.files import load
-from svmcore.path import measure
 from svmcore.path.driver import svm_path
 from svmcore.path.result import StepCurve
 from svmcore.train.certificates import certificate
@@ -310,31 +308,6 @@ def test_a_cut_path_is_valid_down_to_where_it_came(stop, monkeypatch):
     assert path.objective(C) == pytest.approx(whole.objective(C), rel=1e-9)
 
 
-@pytest.mark.parametrize("mode", ["auto", "svd"])
-def test_a_stopped_path_knows_its_gap(mode, monkeypatch):
-    X, y = two_clouds(200)  # nobody looks at a path of fewer points before it ends
-    monkeypatch.setattr("svmcore.path.driver.check_path", spy := Spy(measure.check_path))
-    with pytest.warns(ConvergenceWarning, match="ended early"):
-        path = svm_path(X, y, gamma=0.5, factorization=mode, callback=lambda r: r.n_events > 0)
-    assert 0.0 < path.stats["max_gap"] < 1e-6
-    (found,) = spy.found
-    if mode == "auto":  # the tracker's own word
-        assert found.relative_gap == -np.inf
-    else:
-        assert 0.0 < found.relative_gap == path.stats["max_gap"]
-
-
-class Spy:
-    """A function that remembers what it returned."""
-
-    def __init__(self, function):
-        self.function, self.found = function, []
-
-    def __call__(self, *arguments, **options):
-        self.found.append(self.function(*arguments, **options))
-        return self.found[-1]
-
-
 @pytest.mark.parametrize("mode", ["auto", "svd", "qr"])
 @pytest.mark.parametrize("where", ["kernel", "start"])
 def test_a_path_that_has_not_begun_is_an_error(where, mode, monkeypatch):
@@ -342,48 +315,6 @@ def test_a_path_that_has_not_begun_is_an_error(where, mode, monkeypatch):
     monkeypatch.setattr("svmcore._control.GRACE", 0.0)
     with pytest.raises(StoppedError, match=r"path: time_limit after .* larger time_limit"):
         svm_path(X, y, gamma=0.5, time_limit=0.0, cache_mb=None if where == "kernel" else 1e-3, factorization=mode)
-
-
-@pytest.mark.parametrize("mode", ["auto", "qr"])
-def test_a_kernel_matrix_that_takes_too_long_is_given_up(mode, monkeypatch):
-    X, y = two_clouds(280)  # of at most 256 nobody looks at the clock
-    monkeypatch.setattr("svmcore.path.driver._FOR_ROWS", 0.0)
-    monkeypatch.setattr("svmcore.kernel.whole._BETWEEN_LOOKS", 1.0)
-    stores = []
-    store = RowStore.__init__
-
-    def kept(self, *arguments, **options):
-        store(self, *arguments, **options)
-        stores.append(self)
-
-    monkeypatch.setattr(RowStore, "__init__", kept)
-    path = svm_path(X, y, gamma=0.5, time_limit=1000.0, factorization=mode)
-    assert not stores[0].whole
-    assert path.ended == "done"
-    assert path.stats["max_gap"] < 1e-8
-    stores.clear()
-    svm_path(X, y, gamma=0.5, factorization=mode)
-    assert stores[0].whole
-
-
-@pytest.mark.compiled
-def test_rows_on_demand_are_never_copied_to_make_room(monkeypatch):
-    X, y = two_clouds(500)
-    whole = svm_path(X, y, gamma=2.0, lambda_min=0.5)
-    replaced, used = [], []
-    fetch = RowStore.fetch
-
-    def spy(self, wanted, keep):
-        replaced.append(fetch(self, wanted, keep))
-        used.append(self.used)
-        return replaced[-1]
-
-    monkeypatch.setattr(RowStore, "fetch", spy)
-    path = svm_path(X, y, gamma=2.0, lambda_min=0.5, cache_mb=1.0)
-    assert not any(replaced)
-    assert max(used) > 64
-    C = np.geomspace(path.Cs[0], path.Cs[-1], 5)
-    assert path.objective(C) == pytest.approx(whole.objective(C), rel=1e-9)
 
 
 @pytest.mark.parametrize("stop", ["callback", "time_limit"])

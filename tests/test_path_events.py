@@ -156,18 +156,6 @@ def test_of_tied_points_no_more_join_than_there_is_room_for():
     assert at.S.cnt[ej.BATCHED] == 0
 
 
-def test_a_point_without_a_row_does_not_join_others():
-    at = tied_scene()
-    at.P.slot[4] = -1
-    assert pj.enter_tied(at.P, at.S, at.W, at.L, 0.5, 10) == 3
-    assert at.elbow.tolist() == [0, 1, 2, 6, 8]
-    first = int(np.flatnonzero(at.P.slot == 0)[0])  # row 0 is a row
-    at = scene(5, elbow=np.array([k for k in range(12) if k != first][:2]))
-    at.W.step[:] = 1.0
-    at.W.step[[first, int(at.elbow[0]), 11 if first != 11 else 10]] = 0.5
-    assert pj.enter_tied(at.P, at.S, at.W, at.L, 0.5, 10) == 2
-
-
 def test_a_single_point_joins_by_itself():
     at = tied_scene()
     at.W.step[[4, 6, 8]] = 1.0
@@ -176,18 +164,6 @@ def test_a_single_point_joins_by_itself():
     assert at.S.cnt[ej.BATCHED] == 0
     at.W.step[4] = 0.5
     assert pj.enter_tied(at.P, at.S, at.W, at.L, 0.5, 10) == 2
-
-
-@pytest.mark.parametrize(("distance", "joins"), [(1e-6, False), (1e-3, True)])
-def test_points_that_join_together_are_independent(distance, joins):
-    """A relative pivot of 1e-9 is needed: that of a distance of 3e-5."""
-    rng = np.random.default_rng(3)
-    A = rng.normal(size=(12, 12))
-    A[6] = A[2] + distance * rng.normal(size=12)
-    at = tied_scene(kernel=A @ A.T)
-    assert pj.enter_tied(at.P, at.S, at.W, at.L, 0.5, 10) == (4 if joins else 3)
-    assert (6 in at.elbow.tolist()) == joins
-    check_factor(at, 1e-7)
 
 
 def test_noise_is_the_same_every_time():
@@ -245,18 +221,6 @@ def test_a_value_that_meets_its_box_leaves(direction):
     check(at)
 
 
-def test_a_point_without_a_row_is_asked_for():
-    at = scene(2)
-    i = int(np.flatnonzero(at.S.side != ej.ELBOW)[0])
-    at.P.slot[i] = -1
-    assert pj.event(at.P, at.S, at.W, at.L, i, -1, 0.0, options(at)) == ej.ROWS
-    assert at.S.cnt[ej.WANT] == i
-    assert at.m == 4
-    first = int(np.flatnonzero(at.P.slot == 0)[0])
-    at = scene(2, elbow=np.array([(first + 1) % 12]))
-    assert pj.event(at.P, at.S, at.W, at.L, first, -1, 0.0, options(at)) == ej.DONE
-
-
 @pytest.mark.parametrize(("batch", "run", "joined"), [(True, 0, 4), (True, 1, 4), (True, 2, 1), (False, 0, 1)])
 def test_ties_are_batched_at_the_first_of_them(batch, run, joined):
     at = tied_scene()
@@ -268,47 +232,6 @@ def test_ties_are_batched_at_the_first_of_them(batch, run, joined):
     assert at.L.event_move[0, 2] == (ej.BATCH if joined > 1 else ej.MARGIN)
     assert (sides_told(at, side) == at.S.side).all()
     check(at)
-
-
-@pytest.mark.parametrize(("capacity", "joined"), [(6, 2), (7, 3)])
-def test_a_batch_leaves_room_for_two_more(capacity, joined):
-    at = scene(5, elbow=np.array([0, 1]), capacity=capacity)
-    at.W.step[:] = 1.0
-    at.W.step[[2, 4, 6, 8]] = 0.5
-    pj.event(at.P, at.S, at.W, at.L, 4, -1, 0.5, options(at, batch=True))
-    assert at.m == 2 + joined
-
-
-def test_a_twin_does_not_join_with_its_twin():
-    rng = np.random.default_rng(3)
-    A = rng.normal(size=(12, 12))
-    A[6] = A[4]
-    at = tied_scene(kernel=A @ A.T)
-    at.W.step[[2, 8]] = 1.0
-    assert pj.event(at.P, at.S, at.W, at.L, 6, -1, 0.5, options(at, batch=True)) == ej.DONE
-    assert at.elbow.tolist() == [0, 1, 4]
-    assert at.L.end[EVENTS] == 1
-
-
-def test_a_batch_of_one_is_an_event():
-    at = tied_scene()
-    at.W.step[[2, 6, 8]] = 1.0
-    assert pj.event(at.P, at.S, at.W, at.L, 4, -1, 0.5, options(at, batch=True)) == ej.DONE
-    assert at.elbow.tolist() == [0, 1, 4]
-    assert at.L.event_move[0, 2] == ej.MARGIN
-    assert at.S.cnt[ej.N_BATCH] == 0
-
-
-@pytest.mark.parametrize("i", [4, 7])
-def test_a_dependent_point_is_exchanged_at_its_event(i):
-    at = plane(1, True)
-    assert pj.event(at.P, at.S, at.W, at.L, i, -1, 0.0, options(at)) == ej.DONE
-    assert at.S.cnt[ej.N_EXCHANGE] == 1
-    check(at)
-    assert at.L.end[KNOTS] == 1
-    at = plane(1, True)
-    pj.event(at.P, at.S, at.W, at.L, i, -1, 0.0, options(at, record=False))
-    assert at.L.end[KNOTS] == 0
 
 
 # ---------------------------------------------------------------- where a path begins
@@ -351,15 +274,6 @@ def test_a_start_is_taken_into_its_boxes_and_to_bounds_that_are_near():
     crash_jit.seat(S, lower, upper, 0.01)
     assert S.beta.tolist() == expected
     assert (S.lower.tolist(), S.upper.tolist()) == (lower.tolist(), upper.tolist())
-
-
-def test_a_start_sees_values_beyond_their_boxes():
-    at = scene(0, m=0, elbow=np.array([], np.int64))
-    S = at.S
-    S.beta[0], S.beta[1], S.beta[2] = S.lower[0] - 1.0, S.upper[1] + 1.0, 0.5 * (S.lower[2] + S.upper[2])
-    crash_jit.crash(at.P, S, at.W)
-    assert S.side[:3].tolist() == [ej.LOW, ej.UP, ej.ELBOW]
-    assert at.elbow.tolist() == [2]
 
 
 @both

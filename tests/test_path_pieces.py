@@ -91,22 +91,6 @@ def test_a_recorder_keeps_everything_in_order_and_outgrows_its_logs():
     assert half.event_lambda[0] == 50.0
 
 
-def test_a_knot_that_is_corrected_stands_behind_the_events_since():
-    recorder = Recorder(5, 5)
-    S = new_state(5, np.zeros(5), np.ones(5), 5)
-    S.num[ej.NOW], S.cnt[ej.N_ELBOW], S.elbow[:2] = 3.0, 1, [4, 2]
-    pj.log_knot(S, recorder.log)
-    pj.log_event(S, recorder.log, 2, ej.LOW, ej.ELBOW, ej.MARGIN)
-    S.cnt[ej.N_ELBOW], S.beta[[4, 2]], S.num[ej.BIAS] = 2, [0.5, 0.25], 7.0
-    pj.correct_knot(S, recorder.log)
-    S.num[ej.NOW] = 2.0
-    pj.correct_knot(S, recorder.log)  # of another t: as it is
-    track = recorder.track(S.side, 0.0)
-    assert track.knot.tolist() == [[3.0, 7.0]]
-    assert track.knot_events.tolist() == [1]
-    assert (track.index.tolist(), track.value.tolist()) == ([4, 2], [0.5, 0.25])
-
-
 def test_a_log_is_full_before_a_step_would_not_fit():
     S, _ = state(6)
     recorder = Recorder(6, 6)

@@ -378,22 +378,6 @@ def test_the_check_can_be_that_of_the_kkt_conditions_alone():
     refused("gap_tol", svm_path, X, y, factorization="qr", published=PublishedOptions(gap_tol=0.0))
 
 
-@pytest.mark.parametrize("option", [{"rate_tol": 1e-2}, {"step_tol": 1e-6}, {"most_blocked": 1}, {"back": 1e-4}])
-def test_options_reach_the_tracker(option, monkeypatch):
-    seen = []
-    begin = _path_paper.PaperTracker.begin
-
-    def spy(self, lam, beta):
-        seen.append(self.options)
-        begin(self, lam, beta)
-
-    monkeypatch.setattr(_path_paper.PaperTracker, "begin", spy)
-    X, y = clouds(30)
-    path = svm_path(X, y, gamma=0.5, factorization="qr", published=PublishedOptions(**option))
-    assert seen[0] == PublishedOptions(**option)
-    assert path.stats["max_gap"] <= 1e-6
-
-
 @pytest.mark.compiled
 def test_monk2_starts_with_the_elbow_that_is_printed(data_set):
     X, y = data_set("monk2")
@@ -401,30 +385,6 @@ def test_monk2_starts_with_the_elbow_that_is_printed(data_set):
     path = svm_path(X, y, kernel="linear", lambda_max=1e4, factorization="svd")
     assert (path.stats["elbow_max"], path.stats["null_dim_max"]) == (288, 281)  # printed: 290, 283
     assert svm_path(X, y, kernel="linear", lambda_max=1e4).stats["null_dim_max"] == 283
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_backup_that_is_cut_short_is_no_part_of_the_path(mode, monkeypatch):
-    X, y, kernel = integer_grid(1, 20, 40)
-    late = [0.0]
-    clock = time.perf_counter
-    monkeypatch.setattr("svmcore._control.time.perf_counter", lambda: clock() + late[0])
-    gaps = []
-
-    def checked(self):
-        if len(self.knots) > 6:
-            late[0] = 1e6
-            self._back_up(0.3 * self.lam, "n_backup")  # far from the last solution
-            gaps.append(self._measure()[1])
-
-    monkeypatch.setattr(_path_paper.PaperTracker, "_check", checked)
-    with pytest.warns(ConvergenceWarning, match="time_limit"):
-        path = svm_path(X, y, factorization=mode, time_limit=1e5, **kernel)
-    assert gaps[-1] > 1e-4
-    assert path._track.knot.shape[0] > 5
-    assert path.stats["max_gap"] < 1e-9
-    assert path.certify().relative_gap < 1e-9
-    assert path.objective(path.C_range[1]) == pytest.approx(path.at(path.C_range[1]).objective, rel=1e-9)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -469,20 +469,6 @@ def test_p_values_are_uniform_under_the_null_and_stopped_tests_decide_alike():
     assert stats.kstest(found, "uniform").pvalue > 0.01
 
 
-def test_the_picture():
-    pytest.importorskip("matplotlib")
-    test = svmcore.permutation_test(X, Y, n_permutations=100, gamma=0.3)
-    ax = test.plot()
-    assert ax.get_ylabel() == "permutations"
-    heights = sum(bar.get_height() for bar in ax.patches)
-    assert heights == 100
-    assert f"p = {test.pvalue:.3g}" in ax.texts[0].get_text()
-    several = svmcore.permutation_test(X, np.column_stack([Y, 1 - Y]), n_permutations=60, gamma=0.3, score="roc_auc")
-    assert sum(bar.get_height() for bar in several.plot(column=1).patches) == 60
-    refused("column=5 is not there", several.plot, column=5)
-    refused("no permutation to draw", svmcore.permutation_test(X, Y, n_permutations=0, gamma=0.3).plot)
-
-
 def test_the_pictures_of_the_largest():
     pytest.importorskip("matplotlib")
     test = svmcore.permutation_test(X, Y, n_permutations=99, kernel="linear", maps=True)

@@ -96,13 +96,6 @@ def test_alphas_are_those_of_the_path(monk):
         assert np.abs(alpha - curve[:, 1:]).max(axis=0).min() < 1e-12
 
 
-def test_many_lines_are_a_sample_and_rasterised(monk):
-    ax = monk.plot("alphas", max_lines=20)
-    drawn = [len(c.get_segments()) for c in ax.collections if c.get_rasterized()]
-    assert sum(drawn) == 20
-    assert "20 of 432" in ax.get_xlabel()
-
-
 def test_error_shows_the_best_C_of_the_data_to_choose_by(path):
     X, y = svmcore.load_data("demo:two-spirals")
     X = X + np.random.default_rng(0).normal(0, 0.6, X.shape)
@@ -154,21 +147,6 @@ def test_the_training_error_recommends_no_C(path):
     assert (
         path.plot("boundary").get_title(loc="left") == f"Decision boundary at C = {canvas.short(np.clip(1, low, high))}"
     )
-
-
-def test_held_out_error_and_classes_have_colours_of_their_own(path):
-    X, y = svmcore.load_data("demo:two-spirals")
-    ax = path.plot("error", test=(X[::2], y[::2]))
-    colours = {line.get_color() for line in ax.get_lines()}
-    assert not colours & {canvas.NEGATIVE, canvas.POSITIVE}
-
-
-def test_the_range_of_errors_is_that_of_the_curve():
-    C = np.geomspace(0.01, 100.0, 41)[1:-1]
-    curve = svmcore.StepCurve(C, np.concatenate([[0.5, 0.3], np.linspace(0.08, 0.05, 38)]), 0.0, 100.0)
-    low, high = plots._of_interest([curve], (0.01, 100.0), 0.02)
-    assert 0.02 < low < 0.05
-    assert 0.08 < high < 0.12
 
 
 def test_the_boundary_has_a_legend_and_the_names_of_its_features(path):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 from strategies import Case
 from warned import quiet
 
 import svmcore
-from svmcore._types import Kernel, KernelKind, Status
-from svmcore.kernel import tiles
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore._types import Status
 
 ABLE = [name for name, can in sorted(svmcore.solvers().items()) if can.callable_kernel]
 
@@ -72,18 +69,3 @@ def test_a_hard_margin_that_nothing_separates_has_no_bound(solver, equality):
         )
     assert found.status in (Status.UNBOUNDED, Status.LIMITED, Status.PRECISION)
     assert np.isfinite(found.alpha).all()
-
-
-@pytest.mark.parametrize("kind", [KernelKind.RBF, KernelKind.LAPLACIAN])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_gram_matrices_of_16_bits_are_rounded_kernel_values(kind, sparse):
-    rng = np.random.default_rng(5)
-    X = (rng.random((90, 30)) < 0.15) * rng.standard_normal((90, 30))
-    K = KernelMatrix(csr_matrix(X) if sparse else X, Kernel(int(kind), 0.3, 0.0, 3, 0.0), cache_bytes=1 << 20)
-    mine = tiles.make_tiles(K, centred=False)
-    assert isinstance(mine, tiles.SparseTiles) == sparse
-    assert mine.fits_16_bits
-    points = np.array([3, 50, 7, 89, 11, 12, 13])
-    found = mine.gram(points, np.uint16)[:7, :7]
-    assert found.dtype == np.uint16
-    assert np.abs(found - 65535.0 * K.rows(points)[:, points]).max() <= 0.5 + 0.05

@@ -134,22 +134,8 @@ def test_the_c_source_of_the_page_is_the_machine(tmp_path, monkeypatch, capsys):
     names: dict = {}
     for code in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
         exec(compile(code, str(PAGE), "exec"), names)
-    subprocess.run(
-        [
-            compiler,
-            "-O2",
-            "-Wall",
-            "-Wno-missing-braces",
-            "-Werror",
-            "-shared",
-            "-fPIC",
-            "machine.c",
-            "-o",
-            "machine.so",
-            "-lm",
-        ],
-        check=True,
-    )
+    flags = "-O2 -Wall -Wno-missing-braces -Werror -shared -fPIC machine.c -o machine.so -lm"
+    subprocess.run([compiler, *flags.split()], check=True)
     decision = ctypes.CDLL(str(tmp_path / "machine.so")).decision
     decision.restype = ctypes.c_double
     X = names["X"]

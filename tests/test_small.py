@@ -218,17 +218,12 @@ def judged(seeds, tol):
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("tol", [1e-3, 1e-8])
-def test_a_judge_of_many_tasks(tol):
-    tasks, lost = judged(range(12), tol)
-    assert lost <= 0.05 * tasks
-
-
-@pytest.mark.slow
-@pytest.mark.compiled
-@pytest.mark.parametrize("tol", [1e-3, 1e-8])
-def test_a_judge_of_twenty_thousand_tasks(tol):
-    tasks, lost = judged(range(100, 350), tol)
-    assert tasks >= 10_000
+@pytest.mark.parametrize(
+    "seeds", [range(12), pytest.param(range(100, 350), marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_a_judge_of_many_tasks(tol, seeds):
+    tasks, lost = judged(seeds, tol)
+    assert tasks == 40 * len(seeds)
     assert lost <= 0.05 * tasks
 
 

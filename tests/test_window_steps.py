@@ -127,15 +127,6 @@ def test_a_wide_inverse_is_read_for_those_who_may_enter_next(m, count):
 # ---------------------------------------------------------------- the direction
 
 
-def test_the_direction_of_a_window_without_weight_keeps_the_bias():
-    at, window, _ = windowed(0).open()
-    window.solved_one[:5] = 0.0
-    assert wj.slot_direction(at.P, window) == 0.0
-    assert np.array_equal(window.direction[:5], window.solved_slope[:5])
-    window.solved_one[:5] = [1e-6, 2e-6, 0.0, 0.0, 1e-6]  # little weight is some
-    assert wj.slot_direction(at.P, window) == pytest.approx(window.solved_slope[:5].sum() / 4e-6)
-
-
 @seeds(6)
 @both
 def test_pending_terms_are_added_to_a_product(seed, equality):
@@ -248,19 +239,6 @@ def test_of_equal_speeds_the_first_slot_is_taken():
     assert wj.next_event(at.P, at.S, window, 1.0, 1e-9)[1:] == (count - 1, -1)
 
 
-def test_an_event_that_is_late_is_now_and_one_that_ties_with_the_end_is_there():
-    at, window, _ = windowed(0, kernel=np.eye(16), equality=False).open()
-    window.direction[:5] = [1.0, 0.0, 0.0, 0.0, 0.0]
-    window.rate[:] = 0.0
-    window.low[0] = window.value[0] + 1e-13
-    assert wj.next_event(at.P, at.S, window, 1.0, 1e-9) == (0.0, -1, 0)
-    assert wj.next_event(at.P, at.S, window, 1e-4, 1e-9) == (0.0, -1, 0)
-    window.low[0] = window.value[0] - 0.5
-    window.direction[1], window.low[1] = 2.0, window.value[1] - 1.0 - 4e-13
-    longest = 0.5 + 1e-13
-    assert wj.next_event(at.P, at.S, window, longest, 1e-9) == (longest, -1, 1)
-
-
 @pytest.mark.parametrize("fall", [0.0, 0.125, 50.0])
 def test_a_step_moves_values_within_their_boxes_and_residuals_of_candidates(fall):
     at, window, _ = windowed(1).open()
@@ -288,27 +266,6 @@ def test_a_step_moves_values_within_their_boxes_and_residuals_of_candidates(fall
 # ---------------------------------------------------------------- slots
 
 
-def test_a_slot_that_closes_has_a_candidate_without_a_past():
-    at, window, _ = windowed(2).open()
-    count = int(window.count[wj.CANDIDATES])
-    window.count[wj.STEPS] = 2
-    i = int(window.point[1])
-    assert wj.leave_slot(at.P, at.S, window, 1)
-    assert (window.dead[1], window.sign[0], window.count[wj.PENDING]) == (1, -1.0, 1)
-    assert (window.solved_slope[1], window.solved_one[1]) == (0.0, 0.0)
-    assert (window.cand[count], window.place[i], window.spot[1]) == (i, count, count)
-    assert (window.known[count], window.resid[count]) == (0, 0.0)
-    assert window.count[wj.CANDIDATES] == count + 1
-    assert window.kernel[count, :5] == pytest.approx(at.K[i, window.point[:5]])
-    assert window.resid_at[:3, count].tolist() == [0.0, 0.0, 0.0]
-    assert np.isnan(window.resid_at[3, count])
-    # one that came as a candidate is that candidate again
-    window.spot[2], window.resid[4] = 4, 0.7
-    assert wj.leave_slot(at.P, at.S, window, 2)
-    assert window.count[wj.CANDIDATES] == count + 1
-    assert window.resid[4] == 0.0
-
-
 @pytest.mark.parametrize("entry", [0.0, -1e-9])
 def test_an_inverse_that_has_broken_down_is_seen_when_a_slot_closes(entry):
     at, window, _ = windowed(2).open()
@@ -319,24 +276,6 @@ def test_an_inverse_that_has_broken_down_is_seen_when_a_slot_closes(entry):
     assert window.dead[3] == 0
     at.S.factor[3, 3] = 1e-6
     assert wj.leave_slot(at.P, at.S, window, 3)
-
-
-def test_a_slot_opens_without_a_past():
-    at, window, _ = windowed(2).open()
-    count = int(window.count[wj.CANDIDATES])
-    window.count[[wj.PENDING, wj.STEPS]] = 2, 3
-    i = int(window.cand[3])
-    wj.open_slot(at.P, at.S, window, 3)
-    assert window.count[wj.SLOTS] == 6
-    assert (window.point[5], window.dead[5], window.spot[5]) == (i, 0, 3)
-    assert (window.start[5], window.value[5]) == (at.S.beta[i], at.S.beta[i])
-    assert (window.low[5], window.high[5]) == (at.S.lower[i], at.S.upper[i])
-    assert (window.solved_slope[5], window.solved_one[5], window.direction[5]) == (0.0, 0.0, 0.0)
-    assert window.terms[:2, 5].tolist() == [0.0, 0.0]
-    assert window.moved[:4, 5].tolist() == [0.0] * 4
-    assert np.isnan(window.terms[2, 5])
-    assert np.isnan(window.moved[4, 5])
-    assert window.kernel[:count, 5] == pytest.approx(at.K[i, window.cand[:count]])
 
 
 @pytest.mark.parametrize(("share", "enters"), [(0.9, False), (1.1, True)])
@@ -350,19 +289,6 @@ def test_a_slot_is_for_points_with_a_pivot(share, enters, unit):
     before = window.count.copy()
     assert wj.enter_slot(at.P, at.S, window, 3, pivot / share) == enters
     assert np.array_equal(window.count, before) == (not enters)
-
-
-def test_a_knot_holds_the_slots_in_use():
-    at, window, _ = windowed(0).open()
-    L = at.L
-    L.end[:] = [5, 2, 4]
-    window.dead[1] = 1
-    wj.log_slots(at.S, window, L)
-    assert L.end.tolist() == [5, 3, 8]
-    assert L.knot[2].tolist() == [1.5, at.S.num[ej.BIAS]]
-    assert L.knot_at[2].tolist() == [5, 4]
-    assert L.index[4:8].tolist() == window.point[[0, 2, 3, 4]].tolist()
-    assert L.value[4:8].tolist() == window.value[[0, 2, 3, 4]].tolist()
 
 
 # ---------------------------------------------------------------- a window
@@ -532,42 +458,6 @@ def test_thirty_zero_steps_in_a_row_close_a_window(ties, code):
     assert wj.run_window(at.P, at.S, window, at.L, closing(steps=ties + (code == wj.FULL))) == code
     assert at.L.end[EVENTS] == ties + (code == wj.FULL)
     assert at.L.end[KNOTS] == (code == wj.FULL)
-
-
-def test_a_step_that_makes_way_ends_a_run_of_ties():
-    at, window, stretch = windowed(4, n=48, m=1, level=2.5, equality=False, kernel=np.eye(48))
-    at.S.resid[:] *= 1e3
-    at.P.slope[:] = np.where(at.S.side == ej.UP, 1e-3, -1e-3)
-    at.P.slope[at.elbow] = 0.0
-    for k in range(30):
-        meets(at, outside(at, k), 1e-3)
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=30)) == wj.FULL
-
-
-@pytest.mark.parametrize(("step", "code"), [(3e-12, wj.TIED), (5e-12, wj.FULL)])
-def test_a_step_of_rounding_is_none(step, code):
-    """That is 1e-12 of the size of the linear term, which is 4."""
-    at, window, stretch = windowed(4, n=48, m=1, level=2.5, equality=False, kernel=np.eye(48))
-    at.S.resid[:] *= 1e3
-    at.P.slope[:] = np.where(at.S.side == ej.UP, 1e-3, -1e-3)
-    at.P.slope[at.elbow] = 0.0
-    for k in range(30):
-        meets(at, outside(at, k), (k + 1) * step)
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=30)) == code
-
-
-def test_a_point_that_enters_late_leaves_its_residual_in_the_shift():
-    at, window, stretch = still_window()
-    i = outside(at, 2)
-    meets(at, i, -1e-6)
-    resid = at.S.resid[i]
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL
-    assert at.S.base[i] == pytest.approx(-resid, rel=1e-9)
-    assert window.resid[2] == 0.0
-    assert window.point[3] == i
 
 
 @seeds(6)

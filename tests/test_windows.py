@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from repeats import seeds
+from small_paths import windowed
 
 from svmcore.path import elbow_jit as ej
 from svmcore.path import opening_jit
@@ -183,47 +184,23 @@ def test_every_point_that_crosses_objects_and_no_other(seed, steps, reach):
     assert found == np.count_nonzero(wanted)
 
 
-def test_windows_with_and_without_objectors_are_among_these():
-    counts = []
-    for seed in SEEDS:
-        at = scene(seed, 9, 1.5)
-        sj.residuals_at_thirds(at.P, at.S, at.w, at.q)
-        counts.append(sj.find_objectors(at.P, at.S, at.w, at.q))
-    assert min(counts) < max(counts)
-
-
 @pytest.mark.parametrize("found", [0, 3])
 def test_a_window_that_is_taken_back_makes_the_next_one_shorter_and_wider(found):
-    class Log(NamedTuple):
-        end: np.ndarray
-
-    class Before(NamedTuple):
-        beta: np.ndarray
-        base: np.ndarray
-        resid: np.ndarray
-        side: np.ndarray
-        num: np.ndarray
-
-    rng = np.random.default_rng(0)
-    w, q = new_window(N, 60, N), new_stretch(N, np.ones(N), 60)
-    S = Before(rng.normal(size=N), rng.normal(size=N), rng.normal(size=N), np.zeros(N, np.int8), rng.normal(size=5))
-    L = Log(np.array([3, 4, 5]))
-    before = [part.copy() for part in (*S, L.end)]
-    sj.keep_state(S, L, q)
-    for part in (*S, L.end):
+    at, w, q = windowed(0, n=40, m=7)
+    parts = (at.S.beta, at.S.base, at.S.resid, at.S.side, at.S.num, at.L.end)
+    before = [part.copy() for part in parts]
+    sj.keep_state(at.S, at.L, q)
+    for part in parts:
         part += 1
     w.count[[wj.STEPS, wj.START]] = 12, 7
-    q.solved_slope[:] = rng.normal(size=60)
-    width = q.pace[opening_jit.WIDTH] = 20
-    assert sj.take_back(S, L, w, q, found)
-    for part, old in zip((*S, L.end), before, strict=True):
-        assert np.array_equal(part, old)
-    assert q.pace[opening_jit.LENGTH] == 6
-    assert q.pace[opening_jit.WIDTH] == int(1.1 * width) + 4
-    assert q.pace[opening_jit.WANTED] == found
-    assert q.pace[opening_jit.N_BACK] == 1
+    q.solved_slope[:] = np.random.default_rng(0).normal(size=q.solved_slope.size)
+    q.pace[opening_jit.WIDTH] = 20
+    assert sj.take_back(at.S, at.L, w, q, found)
+    assert all(np.array_equal(part, old, equal_nan=True) for part, old in zip(parts, before, strict=True))
+    assert q.pace[[opening_jit.LENGTH, opening_jit.WIDTH]].tolist() == [6, int(1.1 * 20) + 4]
+    assert q.pace[[opening_jit.WANTED, opening_jit.N_BACK]].tolist() == [found, 1]
     assert np.array_equal(w.solved_slope[:7], q.solved_slope[:7])
-    again = [sj.take_back(S, L, w, q, found) for _ in range(6)]
+    again = [sj.take_back(at.S, at.L, w, q, found) for _ in range(6)]
     assert again == [k < (5 if found else 1) for k in range(6)]  # not for ever, and less often where the gap objects
     assert q.pace[opening_jit.LENGTH] == 1
 

@@ -50,7 +50,7 @@ TESTS = {
     "_smo_jit": f"smo {CERTIFIED}[second {CERTIFIED}[mvp {CERTIFIED}[platt {CERTIFIED}[simplified",
     "train/auto": f"choice {CERTIFIED}[auto",
     "kernel/products": "kernels vector block:tiles block:symmetric",
-    "kernel/rows": "path:row_budget path:copied path_exact:equals_the_rational_path",
+    "kernel/rows": "path:row_budget path_exact:equals_the_rational_path",
     "cv/trials_jit": "trials",
     "path/curve_jit": "curve_pieces error_curve",
     "path/driver": f"{PATH} path:stopped",
