@@ -186,6 +186,20 @@ def test_integers_of_one_row_against_one_source_are_off_by_up_to_their_bound():
     assert (off > 0.1 * bounds).any()
 
 
+@pairs
+def test_integers_say_nothing_of_points_that_are_far_away():
+    rng = np.random.default_rng(7)
+    sources, X, coef = rng.normal(size=(130, 60)), rng.normal(size=(1500, 60)), rng.normal(size=130)
+    X[1100] *= 100.0
+    kernel = a_kernel("rbf", 60, 1.0)
+    product = PairProduct(kernel, sources, coef, norm_of(kernel, sources, coef))
+    known = np.isfinite(product(X, 1)[1])
+    assert known[:1024].all()
+    assert not known[1024:].any()
+    sources[3] *= 1e200
+    assert np.isinf(PairProduct(kernel, sources, coef, 1.0)(X, 1)[1]).all()
+
+
 def test_coefficients_of_zero_give_zero():
     values, bounds = RoughProduct(a_kernel("rbf", 2, 1.0), np.ones((3, 2)), np.zeros(3))(np.ones((5, 2)), 1)
     assert not values.any()

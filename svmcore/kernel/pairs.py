@@ -13,29 +13,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._types import LANES, FloatArray, IntArray, Kernel
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
 from svmcore.kernel.points import Real, packed_rows
-from svmcore.kernel.products import NEAR
+from svmcore.kernel.products import NEAR, NEAR_FEATURES
 from svmcore.kernel.rough import _WIDER, ROUNDING, SLACK, SUMMED, RoughProduct
 from svmcore.kernel.spare import lent
 from svmcore.simd import packing, vector
+from svmcore.simd.lanes import MULTIPLIES_PAIRS
 
 _ROWS_REACH = 13000.0  # the norm of the longest row, in its integers
 _SUM = 0.9 * 2.0**31  # no sum of products gets larger, of points that have not been rounded yet
 _INTEGER = 32700.0
 _LEAST = 1e-12  # what is shorter counts as so much
-MOST_FEATURES = 1 << 16  # of more, sums of rounded features might not have the room that is left for them
+_MOST_FEATURES = 1 << 16  # of more, sums of rounded features might not have the room that is left for them
 
 
 class PairProduct(RoughProduct):
-    """`RoughProduct` for an rbf machine whose `norm` is known, of at most MOST_FEATURES features."""
+    """`RoughProduct` for an rbf machine whose `norm` is known."""
 
     def __init__(self, kernel: Kernel, sources: FloatArray, coef: FloatArray, norm: float) -> None:
         self.norm = norm
         super().__init__(kernel, sources, coef)
 
+    def __call__(self, X: FloatArray, n_threads: int, rows: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """As `RoughProduct`. Of sources that are far away it says nothing."""
+        if self.largest <= NEAR:
+            return super().__call__(X, n_threads, rows)
+        count = len(X) if rows is None else len(rows)
+        return np.zeros(count), np.full(count, np.inf)
+
+    @staticmethod
+    def serves(kernel: Kernel, n_features: int, sources: int) -> bool:
+        """Whether there is one, and is worth it."""
+        wide = kernel.kind == KernelKind.RBF and NEAR_FEATURES <= n_features <= _MOST_FEATURES
+        return wide and MULTIPLIES_PAIRS and sources > 0
+
     def _groups(self, sources: FloatArray, panels: Real, sides: list[IntArray]) -> list[Real]:
         """As `RoughProduct._groups`."""
+        if not self.largest <= NEAR:
+            return super()._groups(sources, panels, sides)
         reach = max(float(np.sqrt(self.largest)), _LEAST)
         most = max(float(panels[:, : self.width].max()), -float(panels[:, : self.width].min()), _LEAST)
         self.scale = min(_SUM / _ROWS_REACH / reach, _INTEGER / most)
@@ -52,7 +68,7 @@ class PairProduct(RoughProduct):
         return out, SLACK * np.sqrt(left.ravel().astype(np.float64)) / scale + 4.0 * ROUNDING * np.sqrt(NEAR)
 
     def _some(self, X: FloatArray, points: IntArray, values: FloatArray, bounds: FloatArray) -> None:
-        """As `RoughProduct._some`. Where rows are far away, nothing is said."""
+        """As `RoughProduct._some`. Of a slab with rows that are far away it says nothing."""
         panels, sizes = self._packed(X, points)
         largest = max(self.largest, float(sizes.max()))
         if not largest <= NEAR:

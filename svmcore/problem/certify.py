@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from svmcore._types import NONZERO, DualQP, FloatArray, IntArray
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix, kernel_product
-from svmcore.kernel.pairs import MOST_FEATURES, PairProduct
+from svmcore.kernel.pairs import PairProduct
 from svmcore.kernel.points import is_sparse
 from svmcore.kernel.rough import RoughProduct
 from svmcore.problem import measures
-from svmcore.simd.lanes import MULTIPLIES_PAIRS
 
 WORTH_IT = 0.7  # share of the entries from which recomputing them is no cheaper than the whole
 _BRIEF = 3e6  # feature operations that are over before a second product has begun
@@ -26,6 +25,7 @@ _LONG = 5.0  # times that: what float32 passes over saves more than it costs to 
 _FEW = 192  # so many entries more cost less than to pack the sources once more
 _AT_ONCE = 4096  # points whose rough product is computed together
 _NORM_ERROR = 1e-12  # of the square of a norm: what rounding may hide, in units of that of the sum of |coef|
+_FEW_OPEN = 0.05  # float32 costs more than it saves where integers leave no more than this share of all points open
 _MANY_OPEN = 0.5  # it is of no use where it leaves more than this share of the first points open
 
 
@@ -139,14 +139,15 @@ class Residual:
     def guess(self, b: float) -> None:
         """Learn all other entries roughly, each with a bound that holds for certain. No solver's word is used.
 
-        Many features are read as integers first, and in float32 where these decide nothing.
+        Many features are read as integers first, and in float32 where these leave more than a few open.
         """
         K, open_ = self.K, np.flatnonzero(~self.exact)
         what, told = (K.kernel, K.X[self.support], self.coef), (self.v.copy(), self.error.copy())
-        if K.squares is not None and MULTIPLIES_PAIRS and K.n_features <= MOST_FEATURES:
+        self.v[open_], self.error[open_] = 0.0, np.inf
+        if PairProduct.serves(K.kernel, K.n_features, len(self.support)):
             self._estimate(PairProduct(*what, self._norm()), open_, b, *told)
             open_ = np.flatnonzero(self.undecided(b) & ~self.exact)
-        if open_.size:
+        if open_.size > _FEW_OPEN * K.n:
             self._estimate(RoughProduct(*what), open_, b, *told)
 
     def _norm(self) -> float:
@@ -163,7 +164,6 @@ class Residual:
         product decides too few.
         """
         K = self.K
-        self.v[open_], self.error[open_] = 0.0, np.inf
         constant = K.kernel.offset * self.coef.sum()
         for start in range(0, len(open_), _AT_ONCE):
             some = open_[start : start + _AT_ONCE]
@@ -242,7 +242,7 @@ def _what_matters(known: Residual, intercept: float | None, *, best: bool) -> tu
     if passes and work > _LONG * _BRIEF and not K.remembers(known.support, known.coef):
         known.settle(matters)
         known.guess(bias())
-        more = known.beyond(*known.bounds())
+        more = (known.undecided(bias()) if (known.up & known.down).any() else known.beyond(*known.bounds())) & ~matters
         while more.any():
             known.settle(more)
             matters |= more
