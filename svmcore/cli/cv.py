@@ -114,7 +114,6 @@ def cv(args: argparse.Namespace) -> int:
 
 
 def _loss(args: argparse.Namespace) -> dict[str, Any]:
-    """What machines learn."""
     of_numbers, of_classes = typed(args, *_OF_NUMBERS), typed(args, "classes", "class_weight")
     others = [*(["--svr"] if args.svr else []), *of_numbers, *of_classes]
     if args.one_class and others:

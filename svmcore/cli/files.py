@@ -100,8 +100,15 @@ def load(args: argparse.Namespace) -> Table:
         rows = table.X[np.ix_(kept, kept)] if given and table.X.shape[1] == n else table.X[kept]
         table = table._replace(X=rows, y=None if table.y is None else table.y[kept])
     table = _imputed(args, table)
-    if not getattr(args, "svr", False) and table.y is not None and args.command != "gp":
-        _refuse_numbers(args.data, table.y, math.inf if getattr(args, "as_svm_train", False) else _MOST_CLASSES)
+    y: Any = table.y
+    if not getattr(args, "svr", False) and y is not None and args.command != "gp" and y.dtype.kind not in "SU":
+        count = np.unique(y).size
+        most = math.inf if getattr(args, "as_svm_train", False) else _MOST_CLASSES
+        if count > most or (count > 2 and y.dtype.kind == "f"):  # more than classes are, or fractions
+            raise InputError(
+                f"{args.data}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; classes are "
+                "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
+            )
     return table
 
 
@@ -118,18 +125,6 @@ def _kernel_values(name: str, X: Any) -> Any:
             f"{name} is {n} x {K.shape[1]}; a precomputed kernel needs rows 0:NUMBER 1:VALUE ... n:VALUE, numbered from 1"
         )
     return K
-
-
-def _refuse_numbers(name: str, y: Any, most: float) -> None:
-    """Labels that are no classes: more than `most` of them, or fractions."""
-    if y.dtype.kind in "SU":
-        return
-    count = np.unique(y).size
-    if count > most or (count > 2 and y.dtype.kind == "f"):
-        raise InputError(
-            f"{name}: the labels are {count:,} different numbers, from {y.min():.6g} to {y.max():.6g}; classes are "
-            "needed here, and numbers are fitted by svmcore train --svr (another column holds the labels? --label)"
-        )
 
 
 def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:

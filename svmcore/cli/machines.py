@@ -57,7 +57,6 @@ def train(args: argparse.Namespace) -> int:
 
 
 def _check_words(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together."""
     kind = "one class" if args.one_class else "regression" if args.svr else "classification"
     if args.svr and args.one_class:
         raise InputError("--svr and --one-class are two kinds of machines; leave out one of them")
@@ -333,7 +332,6 @@ def info(args: argparse.Namespace) -> int:
 
 
 def _kind(model: Any) -> str:
-    """What a model is, in words."""
     if hasattr(model, "refit"):
         return "cross-validation"
     if hasattr(model, "at"):

@@ -53,20 +53,14 @@ def sources(module: str) -> tuple[str, ...]:
         importer = waiting.pop()
         names = set()
         for target, rest in statement.findall(_source(importer)):
-            start = _absolute(target, importer)
+            name = target.lstrip(".")  # an import may name a module with leading dots
+            level = len(target) - len(name)
+            start = ".".join(filter(None, [*importer.split(".")[:-level], name])) if level else name
             names |= {start, *(name for word in re.findall(r"[\w.]+", rest) for name in (word, f"{start}.{word}"))}
         names = {name for name in names & sys.modules.keys() if name.startswith(f"{package}.")}
         waiting.extend(names - found)
         found |= names
     return tuple(sorted(found))
-
-
-def _absolute(target: str, importer: str) -> str:
-    """A module's name in full, where an import names it with leading dots."""
-    name = target.lstrip(".")
-    if not (level := len(target) - len(name)):
-        return name
-    return ".".join(filter(None, [*importer.split(".")[:-level], name]))
 
 
 @functools.cache
@@ -163,18 +157,15 @@ class DiskCache:
             self.disable()
             return None
         result = self._rebuilt(target_context, key, read(folder() / name))
-        return result or self._from_bundles(types, target_context)
-
-    def _from_bundles(self, types: str, target_context: Any) -> Any:
-        for file, bundle in fitting(compiler()):
+        for file, bundle in fitting(compiler()) if result is None else ():
             key, name = self._entry(types, bundle.magic)
             result = self._rebuilt(target_context, key, bundle.codes.get(name))
             if result is not None:
-                return result
+                break
             function = name.rpartition("-")[0]
             if any(other.rpartition("-")[0] == function for other in bundle.codes):
                 refuse(file, "svmcore has other sources than those it was made from")
-        return None
+        return result
 
     def _rebuilt(self, target_context: Any, key: Key, payload: bytes | None) -> Any:
         """The function that a file holds, when that is the one it should. Only memory of its own needs more of numba."""

@@ -166,7 +166,6 @@ def _samples(compiled: Compile) -> tuple[Any, Any]:
 
 
 def _outcome(arranged: Any, made: Any) -> tuple[Any, ...]:
-    """All that the samples compute and change."""
     shelf = _Shelf(np.arange(6.0), np.arange(24.0).reshape(4, 6)[:, ::2], 2.0, 5)
     table, flags = np.arange(20.0).reshape(4, 5), np.array([True, False, True, False])
     answer = arranged(shelf, table, flags)

@@ -109,8 +109,6 @@ class _RecordModel(models.StructModel):  # type: ignore[misc]
 
 @infer_getattr
 class _RecordFields(AttributeTemplate):  # type: ignore[misc]
-    """The types of the fields."""
-
     key = Record
 
     def generic_resolve(self, record: Record, name: str) -> Any:

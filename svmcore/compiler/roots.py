@@ -53,8 +53,6 @@ class _PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
 
 
 class _RootLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
-    """The code of a root and of all its parts."""
-
     def _optimize_functions(self, module: Any) -> None:
         """What is added to a root is what Python calls; there is nothing to do about it."""
         module.data_layout = self._codegen._data_layout

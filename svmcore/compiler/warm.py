@@ -147,7 +147,12 @@ def _works(what: str) -> Iterator[Work]:
     if what in ("fit", "all"):
         yield from _fit_works()
     if what == "all":
-        yield from _many_works()
+        X, y = _labelled(40, 3)
+        yield lambda: permutation_test(X, y, n_permutations=20)
+        if find_spec("sklearn") is not None:
+            from svmcore.estimators import SVC
+
+            yield lambda: permutation_test(SVC(), X, y, n_permutations=20)  # another kernel matrix for each fold
 
 
 def _labelled(n: int, d: int) -> tuple[Any, Any]:
@@ -186,15 +191,6 @@ def _path_works() -> Iterator[Work]:
     yield lambda: cv_path(X[:90], y[:90], C_min=0.1, C_max=10.0)  # parts of a matrix whose rows are padded
 
 
-def _many_works() -> Iterator[Work]:
-    X, y = _labelled(40, 3)
-    yield lambda: permutation_test(X, y, n_permutations=20)
-    if find_spec("sklearn") is not None:
-        from svmcore.estimators import SVC
-
-        yield lambda: permutation_test(SVC(), X, y, n_permutations=20)  # another kernel matrix for each fold
-
-
 def _fit_works() -> Iterator[Work]:
     X, y = _labelled(40, 3)
     many_features, _ = _labelled(40, 48)  # enough of them to keep K
@@ -218,7 +214,9 @@ def _fit_works() -> Iterator[Work]:
     yield lambda: train_svc(wide, y, 1.0, kernel="linear", solver="coordinate", fit_intercept=False)
     yield lambda: train_svc(X, y, nu=0.3)
     yield lambda: _linear(X, [y == y[0]])  # in one call
-    yield _many_words
+    words = np.arange(EXACT_ROWS + 1, dtype=np.int32)  # linear machines over so many rows share the passes over them
+    identity = csr_matrix((np.ones(len(words)), words, np.arange(len(words) + 1, dtype=np.int32)))
+    yield lambda: _linear(identity, [words % 3 == k for k in range(3)])
     yield lambda: train_svc(X, y, 1.0, fit_intercept=False, solver="block")
     yield lambda: train_svr(X, X[:, 0], 1.0, solver="block")
     yield lambda: train_svc(wide, y, 1.0, solver="block")
@@ -229,14 +227,6 @@ def _several(X: Any, kernel: KernelName) -> None:
     """Three classes, and what their machines say together."""
     machines = train_classes(X, np.arange(len(X)) % 3, 1.0, kernel=kernel)
     machines.predict(np.resize(X, (LANES, X.shape[1])))  # so many rows that all of them vote at once
-
-
-def _many_words() -> None:
-    """Linear machines that share the passes over sparse rows, so many that they are not found by factors."""
-    n = EXACT_ROWS + 1
-    numbers = np.arange(n, dtype=np.int32)
-    X = csr_matrix((np.ones(n), numbers, np.arange(n + 1, dtype=np.int32)), (n, n + 1))
-    _linear(X, [numbers % 3 == k for k in range(3)])
 
 
 def _linear(X: Any, classes: list[Any]) -> None:

@@ -89,7 +89,6 @@ def load_data(
 
 
 def _wide(source: Any, X: Any, n_features: Any) -> Any:
-    """The features in so many columns."""
     if isinstance(n_features, bool) or not isinstance(n_features, int) or n_features < 1:
         raise InputError(f"n_features={n_features!r} is not a positive whole number")
     if X.shape[1] > n_features or (X.shape[1] < n_features and not hasattr(X, "indptr")):

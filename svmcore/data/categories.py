@@ -49,7 +49,6 @@ def encoded(
 
 
 def _levels(name: str, values: Array, title: str, wanted: Wanted) -> tuple[str, ...]:
-    """The words of a column, sorted."""
     levels = np.unique(values[values != ""]).tolist()
     if not levels:
         raise InputError(f"{name}: column {title!r} holds no value; leave it out with {wanted.option('drop', title)}")

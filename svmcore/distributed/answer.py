@@ -195,7 +195,6 @@ class PartsSolution(Certified, OfColumns):
         return f"<PartsSolution: {self}>"
 
     def _repr_html_(self) -> str:
-        """The table that notebooks show."""
         rows = {
             "rows": f"{sum(self.rows):,} in {len(self.rows)} parts",
             "rounds": len(self.rounds),

@@ -265,7 +265,6 @@ class Bands:
     # ---- along a line ------------------------------------------------------------------------------------------------
 
     def _move(self, at: _Centre, to: _Centre, way: float) -> _Centre:
-        """Go this share of the way."""
         w, bias = at.w + way * (to.w - at.w), at.bias + way * (to.bias - at.bias)
         moved = self.turn_all(stages.move, way, bias)
         return _Centre(w, bias, 0.5 * float(w @ w) + float(moved.totals[0]), float(moved.high[0]))
@@ -366,5 +365,4 @@ class Bands:
 
 
 def _bytes(answer: Any) -> int:
-    """How much a part has sent."""
     return sum(map(_bytes, answer)) if isinstance(answer, tuple) else int(getattr(answer, "nbytes", 8))

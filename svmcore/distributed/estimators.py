@@ -125,7 +125,6 @@ class _PartsEstimator(sk.BaseEstimator):  # type: ignore[misc]
 
     @cached_property
     def _machine(self) -> Solution | Machines:
-        """What predicts."""
         machines = [each.machine for each in self.solutions_]
         if "coef_" in vars(self):  # each has another vector
             machines = [replace(each, support=np.array([k])) for k, each in enumerate(machines)]

@@ -76,7 +76,6 @@ def _engine(X: Any, words: dict[str, Any]) -> Serial:
 
 
 def _labels(whole: Whole, class_weight: Any, several: bool) -> tuple[Any, tuple[float, ...]]:
-    """The classes and their weights."""
     labels = whole.labels
     if len(labels) > 2 and not several:
         shown = ", ".join(map(str, labels[:5].tolist())) + (", ..." if len(labels) > 5 else "")

@@ -177,7 +177,6 @@ def data_of(data: Any, machine: Solution, wanted: Wanted) -> Table:
 
 
 def _cases(model: Solution | Machines, table: Table, weights: FloatArray | None) -> list[_Case]:
-    """Every machine with its rows."""
     one = model.machines[0] if isinstance(model, Machines) else model
     Z = one.columns.apply(table.X)
     y = table.y
@@ -202,7 +201,6 @@ def _cases(model: Solution | Machines, table: Table, weights: FloatArray | None)
 
 
 def _like(y: Any, classes: Any) -> Any:
-    """Labels in the type of the classes."""
     if (y.dtype.kind in "US") != (classes.dtype.kind in "US"):
         return y.astype(str) if classes.dtype.kind in "US" else y
     return y
@@ -369,7 +367,6 @@ def _keys(X: Any, digits: int | None) -> list[bytes]:
 
 
 def _error(model: Solution | Machines, table: Table) -> float | None:
-    """How predictions agree with the labels."""
     found = model.predict(table.X)
     if isinstance(model, Solution) and model.terms.loss == ONE_CLASS:
         return float((found < 0).mean())

@@ -188,21 +188,18 @@ def _changed(solution: Solution, training: Training, keep: IntArray) -> Solution
     moved = None
     if solution.loss != formulations.PINBALL and solution.kind != "one class":
         with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
-            moved = _move(old or _set_of(solution), training, keep, solution)
+            if old is None:
+                own = _training(solution)
+                problem = _problem(own)
+                start, K = formulations.to_beta(problem.qp, signed(solution)), _kernel(problem, solution.n_threads)
+                control = Control(time_limit=None, callback=None, verbose=0)
+                old = _Kept(problem, active_set(problem, start, K, own.tol, control))
+            moved = _move(old, training, keep, solution)
     if moved is None:
         coef = np.zeros(training.X.shape[0])
         coef[: len(keep)] = signed(solution)[keep]
         return _warm(training, coef, solution.n_threads)
     return moved
-
-
-def _set_of(solution: Solution) -> _Kept:
-    """The active set of a machine that has none yet."""
-    training = _training(solution)
-    problem = _problem(training)
-    start = formulations.to_beta(problem.qp, signed(solution))
-    K, control = _kernel(problem, solution.n_threads), Control(time_limit=None, callback=None, verbose=0)
-    return _Kept(problem, active_set(problem, start, K, training.tol, control))
 
 
 def _kernel(problem: Problem, n_threads: int) -> KernelMatrix:

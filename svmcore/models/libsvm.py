@@ -325,7 +325,6 @@ def _refuse(model: Any, first: Solution) -> None:
 
 
 def _labels(classes: NDArray[Any]) -> list[int]:
-    """Labels as LIBSVM has them."""
     if classes.dtype.kind not in "biuf" or not np.array_equal(classes, np.rint(np.asarray(classes, dtype=np.float64))):
         raise InputError(
             f"labels of LIBSVM are whole numbers, and these are {', '.join(map(repr, classes.tolist()[:4]))}; number the "
@@ -362,7 +361,6 @@ def _several(model: Machines) -> _Text:
 
 
 def _lines(machine: Solution, text: _Text) -> Iterator[str]:
-    """The lines of the file."""
     kernel = machine.kernel
     name = next(name for name, kind in _KINDS.items() if kind == kernel.kind)
     nu = machine.nu is not None

@@ -25,6 +25,7 @@ class LossCurve:
     Attributes
     ----------
     parameter : "C" or "epsilon".
+    span : both ends of the curve; C_min and C_max are the same by themselves, and edges the ends of all pieces.
     breakpoints, values : where the piece changes, increasing, with both ends; and the loss there.
     bends : one number of at least 0 for each piece; None where all are 0.
 
@@ -43,6 +44,8 @@ class LossCurve:
         self.breakpoints = breakpoints
         self.values = values
         self.bends = bends
+        self.edges = breakpoints
+        self.C_min, self.C_max = self.span = float(breakpoints[0]), float(breakpoints[-1])
 
     def __repr__(self) -> str:
         low, high = self.span
@@ -51,26 +54,6 @@ class LossCurve:
             f"<LossCurve: {self.parameter} from {low:.6g} to {high:.6g}, {self.breakpoints.size} breakpoints, "
             f"minimum {self.minimum:.6g} at {self.parameter}={best:.6g}>"
         )
-
-    @property
-    def span(self) -> tuple[float, float]:
-        """Both ends of the curve."""
-        return float(self.breakpoints[0]), float(self.breakpoints[-1])
-
-    @property
-    def C_min(self) -> float:
-        """The lower end of `span`."""
-        return self.span[0]
-
-    @property
-    def C_max(self) -> float:
-        """The upper end of `span`."""
-        return self.span[1]
-
-    @property
-    def edges(self) -> FloatArray:
-        """The ends of all pieces."""
-        return self.breakpoints
 
     @overload
     def __call__(self, at: float) -> float: ...

@@ -179,7 +179,6 @@ class Solution(Certified, OfColumns):
         )
 
     def _repr_html_(self) -> str:
-        """The table that notebooks show."""
         rows: dict[str, Any] = {
             "kind": self.kind + (f": {', '.join(map(str, self.classes))}" if self.classes is not None else ""),
             **self.params,

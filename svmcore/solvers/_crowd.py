@@ -18,9 +18,12 @@ from svmcore.kernel.points import new_scratch
 from svmcore.kernel.table import facts_of
 from svmcore.simd.passes import TOGETHER
 from svmcore.simd.vector import BIG_32
-from svmcore.solvers._crowd_forms_jit import Scaled, take_forms
-from svmcore.solvers._crowd_jit import STEPS, TOLD, TURNS, Crowd, Harvest, run_scaled, run_tasks
-from svmcore.solvers._crowd_sets_jit import Booth, Matrices
+from svmcore.solvers._crowd_forms_jit import Scaled as Scaled
+from svmcore.solvers._crowd_forms_jit import take_forms
+from svmcore.solvers._crowd_jit import STEPS, TOLD, TURNS, Harvest, run_scaled, run_tasks
+from svmcore.solvers._crowd_jit import Crowd as Crowd
+from svmcore.solvers._crowd_sets_jit import Booth
+from svmcore.solvers._crowd_sets_jit import Matrices as Matrices
 
 WIDTH = 32  # vectors in float32 are padded to so many entries, and those in float64 to half as many
 SLICE = 256  # tasks of a slice, which is done in one go; one column, where that has more
@@ -190,21 +193,3 @@ def crowd_of(
         np.ascontiguousarray(values), folds, float(cost), np.atleast_2d(weights), np.atleast_2d(factors), int(n_folds),
         labels, float(epsilon), np.zeros((0, 0)), False, np.zeros((0, 0)),
     )  # fmt: skip
-
-
-__all__ = [
-    "SLICE",
-    "Crowd",
-    "Manner",
-    "Matrices",
-    "Scaled",
-    "booth_for",
-    "crowd_of",
-    "expects_few",
-    "guests_of",
-    "harvest",
-    "leaves_one_out",
-    "matrices_of",
-    "pilot",
-    "with_seats",
-]

@@ -33,15 +33,7 @@ from svmcore.compiler.jit import jit
 from svmcore.simd.passes import TILE_BYTES, TOGETHER, tile_of_products
 from svmcore.simd.vector import BIG, fmax, fmin
 from svmcore.solvers._crowd_forms_jit import _gamma_of, _take_values
-from svmcore.solvers._crowd_pairs_jit import (
-    TAU,
-    extremes,
-    gap_of,
-    in_pairs,
-    repair,
-    set_mask,
-    task_of,
-)
+from svmcore.solvers._crowd_pairs_jit import TAU, extremes, gap_of, in_pairs, repair, set_mask, task_of
 from svmcore.solvers._crowd_sets_jit import (
     MOVED,
     SAME,

@@ -64,16 +64,13 @@ class _Stage(NamedTuple):
         K = KernelMatrix(stacked([A, B]), kernel, function, cache_bytes=0, n_threads=self.n_threads)
         return K.block(np.arange(A.shape[0]), np.arange(A.shape[0], K.n))
 
-    def guests(self, begin: int, end: int) -> FloatArray:
-        """Kernel values of some queries with themselves, and with all negatives."""
+    def crowd(self, begin: int, end: int, few: bool) -> Crowd:
+        """The problems of some queries."""
         kernel, function, _ = self.spec
         some = self.moved(self.Q[begin:end])
         own = KernelMatrix(some, kernel, function, cache_bytes=0).diagonal
-        return np.concatenate([own[:, None], self.kernel(some, self.moved(self.X))], axis=1)
-
-    def crowd(self, begin: int, end: int, few: bool) -> Crowd:
-        """The problems of some queries."""
-        return guests_of(self.guests(begin, end), self.terms.C, self.weights, self.factors, few)  # type: ignore[arg-type]
+        guests = np.concatenate([own[:, None], self.kernel(some, self.moved(self.X))], axis=1)
+        return guests_of(guests, self.terms.C, self.weights, self.factors, few)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +214,6 @@ def exemplars(
 
 
 def _stage(Q: Any, problem: Any, C: float, weights: FloatArray | None, class_weight: Any, workers: int) -> _Stage:
-    """Checked words."""
     X, columns = problem.X, problem.columns
     n = X.shape[0]
     demand_size(n)

@@ -126,11 +126,11 @@ def cross_val_many(
     stack = Stack(X, kernel) if np.ndim(X) == 3 else None
     gram, weights = gram_of_rows(X if stack is None else np.eye(stack.n), form, threads)
     n = len(gram)
-    found = learned(Y, n, loss, weights)
-    codes, m = found.codes, len(found.codes) if stack is None else stack.m
+    codes, classes = learned(Y, n, loss, weights)
+    m = len(codes) if stack is None else stack.m
     if len(codes) not in (1, m):
         raise InputError(f"Y has {len(codes)} columns for a stack of {m} matrices; give one column, or as many")
-    setting = replace(setting_of(form, found, weights, C, cv, groups, score, tol), keep=True)
+    setting = replace(setting_of(form, codes, classes, weights, C, cv, groups, score, tol), keep=True)
     if setting.all_costs:
         raise InputError('C="path" is for permutation_test; cv_path gives the score of one labelling for every C')
     border.memory(8.0 * _ALL * m * n * len(setting.costs), "the decision values", "give fewer columns at a time")

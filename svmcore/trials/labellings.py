@@ -107,15 +107,8 @@ class Trial:
             before += each.n_folds
 
 
-class Learned(NamedTuple):
-    """Checked labels or targets: a labelling a row, as numbers; the classes, or None."""
-
-    codes: Any
-    classes: NDArray[Any] | None
-
-
-def learned(Y: Any, n: int, loss: str, weights: FloatArray | None) -> Learned:
-    """Y of shape (n,) or (n, m) as m labellings."""
+def learned(Y: Any, n: int, loss: str, weights: FloatArray | None) -> tuple[Any, NDArray[Any] | None]:
+    """Y of shape (n,) or (n, m), checked, as m labellings: a row of numbers for each; and the classes, or None."""
     values = entered(Y, "Y")
     if values.ndim not in (1, 2) or len(values) != n or not values.size:
         raise InputError(
@@ -125,13 +118,13 @@ def learned(Y: Any, n: int, loss: str, weights: FloatArray | None) -> Learned:
     if loss == "hinge":
         several = None if weights is None else np.tile(weights, len(columns))
         codes, classes = labelling.class_codes(np.ascontiguousarray(columns).reshape(-1), columns.size, several)
-        return Learned(codes.reshape(columns.shape), classes)
+        return codes.reshape(columns.shape), classes
     for k, column in enumerate(columns):
         try:
             border.vector(column, "y", n)
         except InputError as error:
             raise error if len(columns) == 1 else InputError(f"column {k}: {error}") from None
-    return Learned(np.ascontiguousarray(columns, dtype=np.float64), None)
+    return np.ascontiguousarray(columns, dtype=np.float64), None
 
 
 class Wording(NamedTuple):
@@ -217,10 +210,10 @@ def demand_size(n: int) -> None:
 
 
 def setting_of(
-    form: Wording, found: Learned, weights: FloatArray | None, C: Any, cv: Any, groups: Any, score: Any, tol: Any
-) -> Trial:
+    form: Wording, codes: Any, classes: Any, weights: FloatArray | None, C: Any, cv: Any, groups: Any, score: Any, tol: Any
+) -> Trial:  # fmt: skip
     """Checked words."""
-    n, classes = found.codes.shape[1], found.classes
+    n = codes.shape[1]
     loss = border.choice("loss", form.loss, LOSSES)
     if loss == "hinge" and form.epsilon is not None:
         raise InputError(
@@ -243,7 +236,7 @@ def setting_of(
     if classes is not None and isinstance(form.class_weight, str) and form.class_weight == "balanced":
         factors = np.full(len(classes), -float(len(classes)))
     elif classes is not None:
-        factors = labelling.class_factors(form.class_weight, classes, found.codes[0], None)
+        factors = labelling.class_factors(form.class_weight, classes, codes[0], None)
     return Trial(
         make_plan(cv, n, classes, groups), judge, classes, np.array(costs), epsilon if loss != "hinge" else 0.0,
         np.ones(n) if weights is None else weights, factors, border.number("tol", tol, low=0.0, strict=True),

@@ -26,7 +26,7 @@ from svmcore.kernel.points import is_sparse
 from svmcore.problem import border
 from svmcore.solvers._crowd import Manner, Matrices, harvest, pilot
 from svmcore.train.functions import train_svc
-from svmcore.trials.labellings import Learned, Trial, Wording, checked_matrices, gram_of_rows, learned, setting_of
+from svmcore.trials.labellings import Trial, Wording, checked_matrices, gram_of_rows, learned, setting_of
 from svmcore.trials.shuffles import _own_order, shuffles
 from svmcore.trials.slices import Violations, labellings_of_a_slice, parts, pilots, pooled_scores
 
@@ -189,10 +189,10 @@ def permutation_test(
     form = Wording(**words, standardize=standardize, feature_names=feature_names, sample_weight=sample_weight)
     gram, weights = gram_of_rows(X, form, max(1, available_threads() // worker_count(n_jobs)))
     n = len(gram)
-    found = learned(y, n, form.loss, weights)
+    codes, classes = learned(y, n, form.loss, weights)
     if score is not None and scoring is not None:
         raise InputError("score and scoring are two names of one thing; give one of them")
-    setting = setting_of(form, found, weights, C, cv, groups, score if scoring is None else scoring, tol)
+    setting = setting_of(form, codes, classes, weights, C, cv, groups, score if scoring is None else scoring, tol)
     setting = replace(setting, word="permutation", keep=border.flag("pooled", pooled))
     if setting.all_costs and (pooled or maps or exact or setting.judge not in COUNTED):
         raise InputError(
@@ -205,8 +205,8 @@ def permutation_test(
     order = _own_order(permutations, n) if permutations is not None else shuffles(n, plan.n, groups, random_state)
     matrices = checked_matrices(gram)
     with new_control("permutation_test", time_limit, callback, 0) as control:
-        run = _NullRun(setting, matrices, found, plan, n_jobs, control, bool(border.verbosity(verbose)))
-        run.go(order, _Maps(X, form, found, setting, matrices) if maps else None)
+        run = _NullRun(setting, matrices, codes, plan, n_jobs, control, bool(border.verbosity(verbose)))
+        run.go(order, _Maps(X, form, codes, setting, matrices) if maps else None)
         return run.result(time.perf_counter() - begin)
 
 
@@ -266,12 +266,12 @@ def _plan(
 class _Maps:
     """Weights of the features of machines trained on all rows, made in blocks."""
 
-    def __init__(self, X: Any, form: Wording, found: Learned, setting: Trial, matrices: Matrices) -> None:
+    def __init__(self, X: Any, form: Wording, codes: Any, setting: Trial, matrices: Matrices) -> None:
         if form.kernel == "precomputed" or callable(form.kernel):
             raise InputError(
                 f"maps=True needs features, and kernel={form.kernel!r} has none; give X and a kernel by name"
             )
-        if len(found.codes) > 1 or len(setting.costs) > 1 or len(setting.pairs) > 1:
+        if len(codes) > 1 or len(setting.costs) > 1 or len(setting.pairs) > 1:
             raise InputError(
                 "maps=True is for one column of two classes or of targets, and one value of C; call it for each"
             )
@@ -279,7 +279,7 @@ class _Maps:
             raise InputError(
                 "maps=True gives weights of the features as they are; standardize X first, and leave standardize out"
             )
-        points, codes = border.features(X), found.codes
+        points = border.features(X)
         self.X = points if is_sparse(points) else np.asarray(points, np.float32)
         self.setting, self.matrices = setting, matrices
         self.folds = FoldNumbers(np.ones((1, codes.shape[1]), np.int64), 1)
@@ -310,25 +310,27 @@ class _NullRun:
     """One test: what is complete, and the p-value of that."""
 
     def __init__(
-        self, setting: Trial, matrices: Matrices, found: Learned, plan: _TestPlan, n_jobs: Any, control: Control,
+        self, setting: Trial, matrices: Matrices, codes: Any, plan: _TestPlan, n_jobs: Any, control: Control,
         verbose: bool,
     ) -> None:  # fmt: skip
-        self.setting, self.matrices, self.found, self.plan, self.n_jobs = setting, matrices, found, plan, n_jobs
+        self.setting, self.matrices, self.codes, self.plan, self.n_jobs = setting, matrices, codes, plan, n_jobs
         self.control, self.verbose, self.said = control, verbose, time.perf_counter()
         self.violations, self.relative_gap, self.n_fits = Violations(setting.tol), 0.0, 0
         self.scores: list[FloatArray] = []  # (permutations, columns)
-        self.reached = np.zeros((2, len(found.codes)), np.int64)  # from above, from below
+        self.reached = np.zeros((2, len(codes)), np.int64)  # from above, from below
         self.n, self.status = 0, Status.CONVERGED
         self.maps: _Maps | None = None
 
     def go(self, order: Iterator[IntArray], maps: _Maps | None) -> None:
         """The true labels, and then permutations in blocks, until all are done or a reason comes up."""
-        codes, self.maps = self.found.codes, maps
+        codes, self.maps = self.codes, maps
         inverse = pilots(self.setting, self.matrices, codes)
         self.true, self.C = self._judged(codes, inverse, 0, lambda _: False)
         m = len(codes)
         step = max(1, labellings_of_a_slice(self.setting, codes) * (1 if self.plan.exceed else BLOCK) // m)
-        while self.n < self.plan.n and self.status.ok and not self._decided():
+        while self.n < self.plan.n and self.status.ok:
+            if self.plan.exceed and (self.reached[self.plan.side] >= self.plan.exceed).all():
+                break
             rows = np.array([next(order) for _ in range(min(step, self.plan.n - self.n))])
             shuffled = np.ascontiguousarray(codes[:, rows].transpose(1, 0, 2).reshape(-1, codes.shape[1]))
             scores, _ = self._judged(shuffled, inverse, 1 + self.n, self._poll)
@@ -381,10 +383,6 @@ class _NullRun:
 
     def _hits(self, scores: FloatArray) -> tuple[Any, Any]:
         return scores >= self.true - self.plan.tie, scores <= self.true + self.plan.tie
-
-    def _decided(self) -> bool:
-        """Whether the rule of stopping has nothing left to ask."""
-        return bool(self.plan.exceed and (self.reached[self.plan.side] >= self.plan.exceed).all())
 
     def _pvalues(self) -> FloatArray:
         if not self.n:

@@ -13,7 +13,7 @@ import numpy as np
 
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, warn
-from svmcore._types import FloatArray, IntArray, Status
+from svmcore._types import FloatArray, Status
 from svmcore.base.parallel import run_all
 from svmcore.cv.search import cv_path
 from svmcore.cv.trials import COUNTED, FoldNumbers, judged
@@ -105,12 +105,16 @@ def _merged(values: list[FloatArray]) -> FloatArray:
 
 
 def _scores(setting: Trial, codes: Any, values: FloatArray, rounds: FoldNumbers) -> FloatArray:
-    """The score of every labelling and fold."""
     if setting.classes is None or len(setting.classes) == 2:
         truth = codes if setting.classes is None or isinstance(setting.judge, str) else setting.classes[codes]
         signs = setting.values(codes, (1, 0))
         return judged(setting.judge, signs, np.ascontiguousarray(values[..., 0]), rounds, truth)
-    chosen = chosen_classes(values, setting.pairs, len(setting.classes))
+    votes = np.zeros((*values.shape[:-1], len(setting.classes)), np.int64)
+    for k, (above, below) in enumerate(setting.pairs):
+        win = values[..., k] > 0.0
+        votes[..., above] += win
+        votes[..., below] += ~win
+    chosen = np.asarray(votes.argmax(axis=-1))  # that for which most pairs vote, the first one of several
     if not isinstance(setting.judge, str):
         return judged(setting.judge, codes, setting.classes[chosen], rounds, setting.classes[codes])
     right = np.where(chosen == codes, 1.0, -1.0)
@@ -119,16 +123,6 @@ def _scores(setting: Trial, codes: Any, values: FloatArray, rounds: FoldNumbers)
     each = [judged("accuracy", (codes == c) * 1.0, right, rounds, codes) for c in range(len(setting.classes))]
     there = ~np.isnan(each)
     return np.asarray(np.where(there, each, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1))
-
-
-def chosen_classes(values: FloatArray, pairs: list[tuple[int, int]], n_classes: int) -> IntArray:
-    """The class that most pairs vote for, the first one of several; `values` have a last axis of pairs."""
-    votes = np.zeros((*values.shape[:-1], n_classes), np.int64)
-    for k, (above, below) in enumerate(pairs):
-        win = values[..., k] > 0.0
-        votes[..., above] += win
-        votes[..., below] += ~win
-    return np.asarray(votes.argmax(axis=-1))
 
 
 def pilots(setting: Trial, matrices: Matrices, codes: Any) -> list[bool]:

@@ -96,15 +96,15 @@ def searchlight(
     source: Any = Stack(X, kernel) if neighbours is None else _SphereGroups(X, neighbours, form)
     n = source.n
     weights = border.sample_weights(sample_weight, n)
-    found = learned(y, n, loss, weights)
-    if len(found.codes) > 1:
-        raise InputError(f"y has {len(found.codes)} columns, and searchlight tests one; call it for each")
+    columns, classes = learned(y, n, loss, weights)
+    if len(columns) > 1:
+        raise InputError(f"y has {len(columns)} columns, and searchlight tests one; call it for each")
     if np.asarray(C).dtype.kind == "U" or np.ndim(C):
         raise InputError(f"searchlight takes one number for C, not {C!r}; call it for each")
-    setting = replace(setting_of(form, found, weights, C, cv, groups, score, tol), word="permutation")
+    setting = replace(setting_of(form, columns, classes, weights, C, cv, groups, score, tol), word="permutation")
     count = border.integer("n_permutations", n_permutations, low=0)
     rows = np.array([np.arange(n), *shuffles(n, count, groups, random_state)])
-    codes = np.ascontiguousarray(found.codes[0][rows])
+    codes = np.ascontiguousarray(columns[0][rows])
     scores, reached = np.full(source.m, np.nan), np.zeros(source.m)
     maxima, violations = np.full(count, -np.inf), Violations(setting.tol)
     with new_control("searchlight", time_limit, callback, verbose) as control:
@@ -153,7 +153,6 @@ class _SphereGroups:
 
 
 def _members(neighbours: Any, width: int) -> list[IntArray]:
-    """The features of every group."""
     if hasattr(neighbours, "tocsr"):
         rows = neighbours.tocsr()
         if rows.shape[1] != width:
