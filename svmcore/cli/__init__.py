@@ -29,9 +29,7 @@ from svmcore.cli.svmtrain import prediction, translated
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
-    if (
-        "numpy" not in sys.modules
-    ):  # the products are small: threads of the linear algebra would only wait for each other
+    if "numpy" not in sys.modules:  # products are small: threads of the linear algebra would only wait for each other
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("SVMCORE_PROGRESS", "0")  # a command has its own
     _open_streams()

@@ -7,9 +7,11 @@ import functools
 from typing import Any
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, class_weights, load_machine, wanted
+from svmcore.cli.files import check_outputs, class_weights, wanted
 from svmcore.cli.output import Report, percent
 from svmcore.data import read
+from svmcore.models.files import is_model
+from svmcore.models.files import load as load_machine
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -19,7 +21,8 @@ def verify(args: argparse.Namespace) -> int:
     from svmcore.models.solution import Solution
     from svmcore.path.result import Path
 
-    model, C = load_machine(args.model), args.C
+    model: Any = load_machine(args.model)
+    C = args.C
     if isinstance(model, Path) and C is not None:
         model, C = model.at(C), None
     first = model.machines[0] if hasattr(model, "machines") else model
@@ -69,12 +72,11 @@ def _add_terms(report: Report, found: Any) -> None:
 def convert(args: argparse.Namespace) -> int:
     """Write a model or a data set in another format."""
     from svmcore.data.writing import data_writer
-    from svmcore.models.files import is_model
 
     check_outputs(args)
     report = Report(args)
     if is_model(args.source):
-        model = load_machine(args.source)
+        model: Any = load_machine(args.source)
         to = args.to or ("npz" if args.output.endswith(".npz") else "libsvm")
         if (to == "libsvm" and (hasattr(model, "_data") or hasattr(model, "noise"))) or hasattr(model, "_study"):
             raise InputError(f"{args.source} holds no single machine; a model of LIBSVM is one")

@@ -77,7 +77,7 @@ def cv(args: argparse.Namespace) -> int:
     test = load_test(args, table)
     options = problem_of(args, table) | _loss(args)
     found = cross_validated(
-        "cv", args.quiet, table.X, table.y, cv=folds(args.cv), score=args.score, random_state=args.seed,
+        "cv", args.quiet, table.X, table.y, cv=args.cv, score=args.score, random_state=args.seed,
         time_limit=report.left, classes=args.classes or "ovo", n_jobs=args.jobs, **options, **ends_of(args),
     )  # fmt: skip
     C = chosen(found, args.rule)
@@ -125,8 +125,3 @@ def _loss(args: argparse.Namespace) -> dict[str, Any]:
     if args.svr and of_classes:
         raise InputError("--classes and --class-weight belong to classification; leave out --svr, or them")
     return {"loss": args.loss or "epsilon_insensitive", "epsilon": args.epsilon, "tau": args.tau} if args.svr else {}
-
-
-def folds(text: str) -> int | str:
-    """The number of folds, or "loo"."""
-    return int(text) if text.isdecimal() else text

@@ -14,6 +14,7 @@ import numpy as np
 from svmcore._errors import InputError
 from svmcore.cli.output import say
 from svmcore.data import Table, Wanted, read
+from svmcore.models.files import read_like
 
 _MOST_CLASSES = 50
 
@@ -129,8 +130,6 @@ def _kernel_values(name: str, X: Any) -> Any:
 
 def load_like(source: str, args: argparse.Namespace, machine: Any) -> Table:
     """Data for a machine or a path: its columns in its order, its width, labels where there are some."""
-    from svmcore.models.files import read_like
-
     return read_like(source, machine, wanted(args)._replace(categorical=()), getattr(args, "model", args.data))
 
 
@@ -167,13 +166,6 @@ def load_test(args: argparse.Namespace, table: Table) -> tuple[Any, Any] | None:
     if strange.size:
         raise InputError(f"{args.test} holds the label {strange.tolist()[0]!r}, which {args.data} does not")
     return other.X, other.y
-
-
-def load_machine(name: str) -> Any:
-    """What `train -o` or `path -o` wrote."""
-    from svmcore.models.files import load
-
-    return load(name)
 
 
 # ---- arguments as keywords -------------------------------------------------------------------------------------------

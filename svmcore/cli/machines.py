@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcore._errors import InputError
-from svmcore.cli.files import check_outputs, load, load_like, load_machine, problem_of, with_origin
+from svmcore.cli.files import check_outputs, load, load_like, problem_of, with_origin
 from svmcore.cli.options import of_solvers, typed
 from svmcore.cli.output import Report, at_work, say, seconds_text, warnings_as_lines
 from svmcore.cli.probability import refuse_probability, with_probabilities
 from svmcore.cli.report import add_agreement, add_classified, add_data, add_path, add_regressed, add_solution
 from svmcore.data import Table
+from svmcore.models.files import is_model
+from svmcore.models.files import load as load_machine
 
 if TYPE_CHECKING:
     from svmcore.models.solution import Solution
@@ -144,7 +146,6 @@ def retyped(args: argparse.Namespace, *, reading: bool = False, gamma: float | N
 
 def predict(args: argparse.Namespace) -> int:
     """Predict with a machine, or with a path at one C."""
-    from svmcore.models.files import is_model
 
     args.output = args.file if args.output is None else args.output
     if not is_model(args.model) and is_model(args.data):  # svm-predict names the data first: that is understood, too
@@ -161,7 +162,10 @@ def predict(args: argparse.Namespace) -> int:
     if chances is not None:
         found = classes[chances.argmax(axis=1)]  # as svm-predict -b 1: the most probable class
     shown = (machine.decision_function(table.X) if args.values and some else found).tolist()
-    words = [_word(value, args.values or regression) for value in shown]
+    number = args.values or regression
+    words = [  # several classes have one decision value each
+        " ".join(map(repr, value)) if isinstance(value, list) else repr(value) if number else str(value) for value in shown
+    ]  # fmt: skip
     if chances is not None:
         shown = [dict(zip(map(str, classes.tolist()), row, strict=True)) for row in chances.tolist()]
         words = [f"{word} {' '.join(f'{p:.6g}' for p in row)}" for word, row in zip(words, chances, strict=True)]
@@ -228,16 +232,9 @@ def _whole_rows(table: Table) -> tuple[Table, list[int]]:
     return table._replace(X=table.X[whole], y=y, known=known), np.flatnonzero(gap).tolist()
 
 
-def _word(value: Any, number: bool) -> str:
-    """A prediction as a line; several classes have one decision value each."""
-    if isinstance(value, list):
-        return " ".join(map(repr, value))
-    return repr(value) if number else str(value)
-
-
 def machine_at(args: argparse.Namespace) -> Any:
     """The machine of the file, or that of a path, or of a cross-validation, at the C that is asked for."""
-    model = load_machine(args.model)
+    model: Any = load_machine(args.model)
     if hasattr(model, "refit"):
         with warnings_as_lines():
             return model.refit(args.C)
@@ -289,7 +286,7 @@ def _compare(report: Report, machine: Any, found: Any, table: Table) -> None:
 
 def info(args: argparse.Namespace) -> int:
     """Say what a file holds."""
-    model = load_machine(args.model)
+    model: Any = load_machine(args.model)
     report = Report(args)
     data = model._data if hasattr(model, "_data") else model._study if hasattr(model, "_study") else model
     classes = getattr(data, "classes", None)

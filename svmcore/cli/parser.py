@@ -101,10 +101,10 @@ def _column(text: str) -> int | str:
     return -1 if text == "-1" else text
 
 
-def _folds(text: str) -> str:
+def _folds(text: str) -> int | str:
     if text != "loo" and not (text.isdecimal() and text.isascii()):
         raise ValueError(text)
-    return text
+    return text if text == "loo" else int(text)
 
 
 _folds.__name__ = "number of folds"  # for argparse

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from svmcore._errors import StoppedError
-from svmcore.cli.cv import add_cv, cross_validated, curve_of, folds
+from svmcore.cli.cv import add_cv, cross_validated, curve_of
 from svmcore.cli.files import check_outputs, ends_of, load, load_test, problem_of, with_origin
 from svmcore.cli.machines import retyped
 from svmcore.cli.options import DEMO_PICTURE, of_published_path
@@ -62,7 +62,7 @@ def path(args: argparse.Namespace) -> int:
     validation = None
     if args.cv is not None:  # over the C of the path
         validate = functools.partial(
-            cross_validated, "cv", args.quiet, table.X, table.y, cv=folds(args.cv),
+            cross_validated, "cv", args.quiet, table.X, table.y, cv=args.cv,
             **problem, **ends_of(args) | {"lambda_min": 1.0 / found.C_range[1]},
         )  # fmt: skip
         validation = report.phase(

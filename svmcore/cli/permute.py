@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from svmcore.cli.cv import folds
 from svmcore.cli.files import check_outputs, load, problem_of
 from svmcore.cli.output import Report, at_work, number
 from svmcore.cli.report import add_data
@@ -24,7 +23,7 @@ def permute(args: argparse.Namespace) -> int:
     loss: dict[str, Any] = {"loss": "epsilon_insensitive", "epsilon": args.epsilon} if args.svr else {}
     with at_work("permute", args.quiet) as (progress, _):
         test = permutation_test(
-            table.X, table.y, cv=folds(args.cv), n_permutations=args.permutations, C=args.cost, score=args.score,
+            table.X, table.y, cv=args.cv, n_permutations=args.permutations, C=args.cost, score=args.score,
             stop="besag-clifford" if args.exceed else None, exceed=args.exceed or 1, random_state=args.seed,
             time_limit=report.left, n_jobs=args.jobs, callback=progress, **problem_of(args, table), **loss,
         )  # fmt: skip

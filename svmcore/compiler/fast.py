@@ -51,7 +51,11 @@ def obstacle(folder: Path, compiled: Compile) -> str:
     known = TESTED.get(tuple(int(part) if part.isdigit() else -1 for part in version.split(".")[:2]))
     if known is not None:
         return known
-    file = folder / f"fast-{_text_of_machinery()}.verdict"
+    texts = []
+    for name in (*_MACHINERY, "fast"):
+        loader: Any = getattr(importlib.util.find_spec(f"{__package__}.{name}"), "loader", None)
+        texts.append(str(loader.get_source(f"{__package__}.{name}") if hasattr(loader, "get_source") else None))
+    file = folder / f"fast-{hashlib.sha256(chr(0).join(texts).encode()).hexdigest()[:16]}.verdict"
     kept = read(file)
     if kept is not None:
         return kept.decode()
@@ -61,14 +65,6 @@ def obstacle(folder: Path, compiled: Compile) -> str:
     except OSError:  # the next process tries again
         return why
     return why
-
-
-def _text_of_machinery() -> str:
-    texts = []
-    for name in (*_MACHINERY, "fast"):
-        loader: Any = getattr(importlib.util.find_spec(f"{__package__}.{name}"), "loader", None)
-        texts.append(str(loader.get_source(f"{__package__}.{name}") if hasattr(loader, "get_source") else None))
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 
 def _tried(compiled: Compile) -> str:

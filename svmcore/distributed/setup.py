@@ -19,6 +19,7 @@ from svmcore.distributed.sums import Standing
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations, labelling
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
+from svmcore.train.words import REMEDIES
 
 ENGINES = ("serial", "threads", "dask")
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "laplacian")
@@ -159,13 +160,12 @@ def _described(task: Assignment, whole: Whole) -> dict[str, Any]:
     }
 
 
-_REMEDIES = {
+_AGAIN = "run it again; with checkpoint= it goes on from here"
+_REMEDIES = REMEDIES | {
     Status.TIME_LIMIT: "raise time_limit or tol; with checkpoint= the next run goes on from here",
-    Status.INTERRUPTED: "run it again; with checkpoint= it goes on from here",
-    Status.CALLBACK: "run it again; with checkpoint= it goes on from here",
-    Status.PRECISION: "raise tol, scale the features, or lower C",
+    Status.INTERRUPTED: _AGAIN,
+    Status.CALLBACK: _AGAIN,
     Status.LIMITED: "raise working_set or tol",
-    Status.STATIONARY: "use a positive semi-definite kernel (rbf, linear, poly with coef0 >= 0) when that matters",
 }
 
 

@@ -14,6 +14,7 @@ from svmcore.cv.means import Mean
 from svmcore.cv.result import PathCV
 from svmcore.models.loss_curve import LossCurve
 from svmcore.plots.canvas import INK, MARGIN, MUTED, NEGATIVE, POSITIVE, canvas, percent, sheet, short
+from svmcore.problem import border
 
 _AFTER = 4.0  # times the last change's C is where the picture ends
 _STEPS = 3000  # stretches drawn; more cannot be told apart
@@ -24,10 +25,9 @@ _BINS = 12  # observed shares are drawn in so many bins
 def plot_cv(cv: PathCV, what: str = "curve", *, ax: Any = None, **options: Any) -> Any:
     """Draw one view of a cross-validation; see `PathCV.plot`."""
     views: dict[str, Callable[..., None]] = {"curve": draw_curve, "map": draw_map}
-    if what not in views:
-        raise InputError(f"what={what!r} is not known; choose one of {', '.join(map(repr, views))}")
+    draw = views[border.choice("what", what, tuple(views))]
     with canvas(ax, (6.8, 4.3)) as ax:
-        views[what](cv, ax, **options)
+        draw(cv, ax, **options)
     return ax
 
 

@@ -41,6 +41,7 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
 
     Those that are given; else those of training, where the machine has them; else the support vectors.
     """
+    training = machine.training
     if X is not None:
         X = border.features(X)
         X = X.toarray() if is_sparse(X) else X
@@ -48,10 +49,13 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
         labels = None if y is None else labelling.label_array(y).reshape(-1)
         if labels is not None and len(labels) != len(X):
             raise InputError(f"y holds {len(labels)} labels for {len(X)} points; give one for each")
-        return X, labels, _supports(machine, own)
+        vectors = machine.support_vectors if training is None else training.X[machine.support]
+        vectors = vectors.toarray() if is_sparse(vectors) else vectors
+        known = {row.tobytes() for row in np.asarray(vectors, dtype=np.float64) + 0.0}  # -0.0 is 0.0
+        support = np.array([row.tobytes() in known for row in np.asarray(own, dtype=np.float64) + 0.0], dtype=bool)
+        return X, labels, support
     if y is not None:
         raise InputError("y belongs to other points; give X as well")
-    training = machine.training
     scaled = machine.support_vectors if training is None else training.X
     raw = machine.columns.raw(scaled)
     raw = raw.toarray() if is_sparse(raw) else np.asarray(raw, dtype=np.float64)
@@ -62,15 +66,6 @@ def _points(machine: Solution, X: Any, y: Any) -> tuple[FloatArray, Any, Any]:
     support[:] = False
     support[machine.support] = True
     return raw, None if training.y is None else labelling.label_array(training.y).reshape(-1), support
-
-
-def _supports(machine: Solution, X: Any) -> Any:
-    """Which of some points, scaled as the machine has them, are support vectors."""
-    training = machine.training
-    vectors = machine.support_vectors if training is None else training.X[machine.support]
-    vectors = vectors.toarray() if is_sparse(vectors) else vectors
-    known = {row.tobytes() for row in np.asarray(vectors, dtype=np.float64) + 0.0}  # -0.0 is 0.0
-    return np.array([row.tobytes() in known for row in np.asarray(X, dtype=np.float64) + 0.0], dtype=bool)
 
 
 def _groups(machine: Solution, labels: Any) -> list[tuple[str, Any]]:

@@ -120,9 +120,7 @@ def plot_path(path: Path, what: str = "alphas", *, ax: Any = None, **options: An
         "boundary": draw_boundary,
         "overview": draw_overview,
     }
-    draw = views.get(what)
-    if draw is None:
-        raise InputError(f"what={what!r} is not known; choose one of {', '.join(map(repr, views))}")
+    draw = views[border.choice("what", what, tuple(views))]
     if path.parameter != "C":
         raise InputError(f"pictures are of paths over C, and this one is over {path.parameter}; draw its `table`")
     parameters = inspect.signature(draw).parameters

@@ -14,7 +14,7 @@ from svmcore.train.forms import Problem
 if TYPE_CHECKING:
     from svmcore.train.solve import Measured, Run
 
-_REMEDIES = {
+REMEDIES = {
     Status.MAX_ITER: "raise max_iter (-1: no limit) or tol",
     Status.TIME_LIMIT: "raise time_limit or tol",
     Status.INTERRUPTED: "pass alpha0=solution.alpha to go on from it",
@@ -48,7 +48,7 @@ def speak(solution: Solution, measured: Measured, problem: Problem, run: Run, no
     `noise` is what rounding does to a violation, where precision ended the run.
     """
     status, relative_gap = solution.status, measured.relative_gap
-    if status is not Status.CONVERGED and status in _REMEDIES:
+    if status is not Status.CONVERGED and status in REMEDIES:
         _say_what_is_lost(solution, measured, run, noise)
     elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
         warn(MEANS_LITTLE, ConvergenceWarning)
@@ -72,7 +72,7 @@ def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: f
     if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
         limit, remedy = _OWN_LIMITS[solution.solver]
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
-    elif solution.nu is not None and "alpha0" in _REMEDIES[status]:  # which a search for nu does not take
+    elif solution.nu is not None and "alpha0" in REMEDIES[status]:  # which a search for nu does not take
         warn(f"{status}: {lost}.", ConvergenceWarning)
     else:
-        warn(f"{status}: {lost}. Remedy: {_REMEDIES[status]}.", ConvergenceWarning)
+        warn(f"{status}: {lost}. Remedy: {REMEDIES[status]}.", ConvergenceWarning)
