@@ -69,10 +69,9 @@ class Voice:
         self._last = 0.0
 
     def begin(self, alone: bool) -> bool:
-        """Work begins; whether it may speak. `alone`: nobody looks on."""
+        """Work begins; whether it may speak. `alone`: nobody looks on, and it is in the main thread."""
         self._working += 1
-        main = threading.current_thread() is threading.main_thread()
-        return alone and self._working == 1 and main and multiprocessing.parent_process() is None
+        return alone and self._working == 1 and multiprocessing.parent_process() is None
 
     def end(self) -> None:
         """It ends, and with it its bar."""
@@ -144,8 +143,8 @@ class Control:
         self._depth += 1
         if self._depth > 1:
             return self
-        self._speaks = voice.begin(self._alone)
-        main = threading.current_thread() is threading.main_thread()
+        main = threading.get_ident() == threading.main_thread().ident
+        self._speaks = voice.begin(self._alone and main)
         if main and _SIGNALS.getsignal(_INTERRUPT) is signal.default_int_handler:
             _SIGNALS.signal(_INTERRUPT, self._on_interrupt)
             self._installed = True

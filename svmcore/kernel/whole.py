@@ -19,9 +19,10 @@ from svmcore.simd import loops, vector
 from svmcore.simd.loops import copy_block
 
 _ROWS = 512
-# BLAS makes products of few points faster than tiles do: products alone of at most _FEW, and values of other kernels, which
-# take a second pass, where there are _WIDE times as many features. Of so few points half of the matrix is made in one call.
-_FEW, _WIDE = 256, 4
+# BLAS makes products of few points faster than tiles do: products alone of at most _FEW with _MANY features, and values of
+# other kernels, which take a second pass, where there are _WIDE times as many features. Of so few points half of the matrix
+# is made in one call.
+_FEW, _MANY, _WIDE = 256, 100, 4
 _GROUPS = 11  # so many row groups are computed at a time: of half of a matrix little more than half is computed then
 _BETWEEN_LOOKS = 2e8  # kernel values times features between two looks at the clock
 
@@ -104,7 +105,8 @@ def gram_of(K: KernelMatrix) -> FloatArray:
     if kind == KernelKind.PRECOMPUTED and K.function is None:
         return np.asarray(K.X + K.kernel.offset if K.kernel.offset else K.X)
     facts, measure = facts_of(K.kernel), None
-    if K.dense and (K.n <= _FEW if kind == KernelKind.LINEAR else _WIDE * K.n <= K.n_features):
+    few = K.n <= _FEW and K.n_features >= _MANY
+    if K.dense and (few if kind == KernelKind.LINEAR else _WIDE * K.n <= K.n_features):
         if facts.measure == "product":
             measure = _products(K.X)
         elif kind == KernelKind.RBF and K.n_features >= NEAR_FEATURES:

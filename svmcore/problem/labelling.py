@@ -14,6 +14,7 @@ from svmcore.base.door import entered
 from svmcore.problem.border import is_missing, number
 
 MANY_CLASSES = 20  # more numbers than this are hardly classes
+_FEW = 1000  # words that are sorted by Python in less time than all labels are by numpy
 
 
 def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
@@ -22,13 +23,20 @@ def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.nda
     if kind in "biuf" and len(array):
         low, high = np.minimum.reduce(array), np.maximum.reduce(array)
         if kind in "iu" and low >= 0 and high < len(array):  # somebody's numbers of classes
-            array = array.astype(np.int64)
-            counts = np.bincount(array)
+            places = array.astype(np.int64)
+            counts = np.bincount(places)
             (classes,) = counts.nonzero()
-            places = array if len(classes) == len(counts) else (np.cumsum(counts > 0) - 1)[array]
-            return classes.astype(low.dtype), places
+            if len(classes) < len(counts):
+                places = (np.cumsum(counts > 0) - 1)[places]
+            return classes.astype(array.dtype, copy=False), places
         if low < high and ((array == low) | (array == high)).all():
             return np.array([low, high]), array == high
+    if kind == "U" and len(array):
+        values = array.tolist()
+        names = sorted(set(values))
+        if len(names) <= _FEW:
+            place = {name: k for k, name in enumerate(names)}
+            return np.array(names, array.dtype), np.array([place[value] for value in values])
     return np.unique(array), None
 
 
