@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
-from svmcore.kernel.points import Real, packed_rows
+from svmcore._types import LANES, FloatArray, Kernel, KernelKind
+from svmcore.kernel.points import Real
 from svmcore.kernel.products import NEAR, NEAR_FEATURES
 from svmcore.kernel.rough import _WIDER, ROUNDING, SLACK, SUMMED, RoughProduct
 from svmcore.kernel.spare import lent
@@ -33,14 +33,8 @@ class PairProduct(RoughProduct):
 
     def __init__(self, kernel: Kernel, sources: FloatArray, coef: FloatArray, norm: float) -> None:
         self.norm = norm
-        super().__init__(kernel, sources, coef)
-
-    def __call__(self, X: FloatArray, n_threads: int, rows: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """As `RoughProduct`. Of sources that are far away it says nothing."""
-        if self.largest <= NEAR:
-            return super().__call__(X, n_threads, rows)
-        count = len(X) if rows is None else len(rows)
-        return np.zeros(count), np.full(count, np.inf)
+        with np.errstate(all="ignore"):
+            super().__init__(kernel, sources, coef)
 
     @staticmethod
     def serves(kernel: Kernel, n_features: int, sources: int) -> bool:
@@ -48,16 +42,16 @@ class PairProduct(RoughProduct):
         wide = kernel.kind == KernelKind.RBF and NEAR_FEATURES <= n_features <= _MOST_FEATURES
         return wide and MULTIPLIES_PAIRS and sources > 0
 
-    def _groups(self, sources: FloatArray, panels: Real, sides: list[IntArray]) -> list[Real]:
-        """As `RoughProduct._groups`."""
-        if not self.largest <= NEAR:
-            return super()._groups(sources, panels, sides)
+    def _sources(self, panels: Real) -> Real:
+        """As `RoughProduct._sources`."""
         reach = max(float(np.sqrt(self.largest)), _LEAST)
-        most = max(float(panels[:, : self.width].max()), -float(panels[:, : self.width].min()), _LEAST)
-        self.scale = min(_SUM / _ROWS_REACH / reach, _INTEGER / most)
+        features = panels[:, : self.width]
+        self.scale = min(
+            _SUM / _ROWS_REACH / reach, _INTEGER / max(float(features.max()), -float(features.min()), _LEAST)
+        )
         pairs, moved = self._rounded(panels, self.scale)
-        self.moved = float(moved[: len(sources)].max(initial=0.0))
-        return [packed_rows(pairs, side) for side in sides]
+        self.moved = float(moved[: len(self.sizes)].max(initial=0.0))
+        return pairs
 
     def _rounded(self, panels: Real, scale: float) -> tuple[Real, FloatArray]:
         """Panels as integers of so much `scale`, and how far each point has moved."""
@@ -67,21 +61,17 @@ class PairProduct(RoughProduct):
         out[:, -1].view(np.float32)[:] = squares / scale**2
         return out, SLACK * np.sqrt(left.ravel().astype(np.float64)) / scale + 4.0 * ROUNDING * np.sqrt(NEAR)
 
-    def _some(self, X: FloatArray, points: IntArray, values: FloatArray, bounds: FloatArray) -> None:
-        """As `RoughProduct._some`. Of a slab with rows that are far away it says nothing."""
-        panels, sizes = self._packed(X, points)
-        largest = max(self.largest, float(sizes.max()))
+    def _bounded(self, panels: Real, sizes: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
+        """As `RoughProduct._bounded`. Where points are far away it says nothing."""
         if not largest <= NEAR:
-            bounds[:] = np.inf
-            return
+            return np.zeros((2, len(sizes))), np.full(len(sizes), np.inf)
         scale = _ROWS_REACH / max(float(np.sqrt(sizes.max())), _LEAST)
         pairs, moved = self._rounded(panels, scale)
-        sums = self._sums(vector.PairRbf(2.0 / (scale * self.scale), 0.0, 1), self.sides, pairs, len(values))
-        np.multiply(sums[0] - sums[1], self.unit, out=values)
-        total, own = float(self.coef.sum()), len(sizes)
+        sums = self._sums(vector.PairRbf(2.0 / (scale * self.scale), 0.0, 1), self.sides, pairs)
+        total = float(self.coef.sum())
         each = ROUNDING * (8.4 * SLACK * largest + 8.0 + SUMMED) + 0.7 * self.moved**2
         crude = (0.72 * SLACK * self.moved + each) * total
-        mean = np.clip((sums.sum(axis=0)[:own] + crude) / max(total, _LEAST), _LEAST, 1.0)
+        mean = np.clip((sums.sum(axis=0) + crude) / max(total, _LEAST), _LEAST, 1.0)
         half = np.minimum(mean, np.exp(-0.5))
-        error = (1.67 * self.moved * half * np.sqrt(-np.log(half)) + each * mean) * total * self.unit
-        bounds[:own] = _WIDER * (error + 1.18 * self.norm * moved)
+        error = (1.67 * self.moved * half * np.sqrt(-np.log(half)) + each * mean) * total
+        return sums, _WIDER * (error + 1.18 * self.norm / self.unit * moved)

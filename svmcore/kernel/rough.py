@@ -107,20 +107,20 @@ class RoughProduct:
         self.centre = sources.mean(axis=0) if exponential else np.zeros(self.width)
         self.factor = scale if kernel.kind == KernelKind.LAPLACIAN else float(np.sqrt(abs(scale)))
         self.kernel = kernel if exponential else kernel._replace(gamma=float(np.sign(scale)))
-        every = np.arange(len(sources))
-        panels, sizes = self._packed(sources, every)
+        panels, sizes = self._packed(sources, np.arange(len(sources)))
         self.sizes = sizes[: len(sources)]
         self.largest = float(self.sizes.max(initial=0.0))
         self.unit = float(np.abs(coef).max(initial=0.0)) or 1.0
         self.coef = np.abs(coef / self.unit)
-        # row groups and weights, of positive coefficients and of negative ones
-        both = [np.flatnonzero(side) for side in (coef > 0.0, coef < 0.0)]
-        groups = self._groups(sources, panels, both)
-        self.sides = [(rows, packed_weights(rows, self.coef[side])) for rows, side in zip(groups, both, strict=True)]
+        panels = self._sources(panels)
+        self.sides = []  # row groups and weights, of positive coefficients and of negative ones
+        for side in (np.flatnonzero(coef > 0.0), np.flatnonzero(coef < 0.0)):
+            rows = packed_rows(panels, side)
+            self.sides.append((rows, packed_weights(rows, self.coef[side])))
 
-    def _groups(self, sources: FloatArray, panels: Real, sides: list[IntArray]) -> list[Real]:
-        """Row groups of both sides of the sources, which are these panels, too."""
-        return [packed_rows(panels, side) for side in sides]
+    def _sources(self, panels: Real) -> Real:
+        """The sources as the tile reads them."""
+        return panels
 
     @staticmethod
     def serves(kernel: Kernel, n_features: int, sources: int) -> bool:
@@ -161,26 +161,29 @@ class RoughProduct:
     def _some(self, X: FloatArray, points: IntArray, values: FloatArray, bounds: FloatArray) -> None:
         """The values of one slab of rows, and their bounds. In place: values, bounds."""
         panels, sizes = self._packed(X, points)
-        largest = max(self.largest, float(sizes[: len(points)].max()))
+        sums, error = self._bounded(panels, sizes, max(self.largest, float(sizes[: len(points)].max())))
+        own = slice(len(sizes))
+        np.multiply(sums[0] - sums[1], self.unit, out=values[own])
+        np.multiply(error, self.unit, out=bounds[own])
+        bounds[~np.isfinite(values)] = np.inf
+
+    def _bounded(self, panels: Real, sizes: FloatArray, largest: float) -> tuple[FloatArray, FloatArray]:
+        """Both sums for the points of some panels, and how far their difference may be off, in units of coefficients."""
         near = self.wide and largest <= NEAR
         shape, sides = shape_of(self.kernel), self.sides
         if near:
             shape = vector.NearRbf(*shape)
         elif self.wide:
             panels, sides = np.ascontiguousarray(panels[:, : self.width]), self.far_sides
-        sums = self._sums(shape, sides, panels, len(values))
-        np.subtract(sums[0], sums[1], out=values)
+        sums = self._sums(shape, sides, panels)
         error = SLACK * self._error(sizes, largest, near=near)
         if facts_of(self.kernel).exponential:
-            error = self._sharper(error, sums.sum(axis=0)[: len(sizes)], sizes, near=near)
-        bounds[: len(sizes)] = error + _TINY * float(self.coef.sum())
-        bounds[~np.isfinite(values)] = np.inf
-        values *= self.unit
-        bounds *= self.unit
+            error = self._sharper(error, sums.sum(axis=0), sizes, near=near)
+        return sums, error + _TINY * float(self.coef.sum())
 
-    def _sums(self, shape: vector.Shape, sides: list[tuple[Real, Real]], panels: Real, count: int) -> FloatArray:
+    def _sums(self, shape: vector.Shape, sides: list[tuple[Real, Real]], panels: Real) -> FloatArray:
         """The sums over sources of positive coefficients and over the others, for the points of some panels."""
-        sums = np.zeros((2, count))
+        sums = np.zeros((2, len(panels) * LANES))
         for (rows, weights), out in zip(sides, sums, strict=True):
             loops.add_block(shape, rows, weights, panels, 0, len(panels), out)
         return sums

@@ -15,14 +15,13 @@ from svmcore._errors import InputError
 from svmcore._keywords import TOL
 from svmcore._types import NONZERO, FloatArray, IntArray, KernelKind
 from svmcore.data import Table, Wanted
-from svmcore.kernel.matrix import kernel_product
 from svmcore.models.files import load, read_like
 from svmcore.models.solution import ONE_CLASS, Solution
 from svmcore.path.result import Path
-from svmcore.problem import border, formulations, labelling, measures
+from svmcore.problem import border, formulations, labelling
 from svmcore.problem.certify import Certificate
 from svmcore.train.certificates import measured
-from svmcore.train.forms import Problem, one_class_problem, svc_problem, svr_problem
+from svmcore.train.forms import one_class_problem, svc_problem, svr_problem
 from svmcore.train.machines import Machines
 
 _SLACK = 1.1  # a violation may be so many times the tolerance, because the file may have been rounded
@@ -228,21 +227,8 @@ def _audited(case: _Case, tol: float, extra: dict[str, Any]) -> Audit:
     np.add.at(coef, place, machine.dual_coef)
     settled = _terms(case, coef, sides, extra)
     form = _form(case, y if sides is None else sides > 0.0, coef, settled)
-    certificate = measured(form, coef, machine.intercept, extra["threads"])
-    off = _intercept_error(form, coef, machine.intercept, extra["threads"])
+    certificate, off = measured(form, coef, machine.intercept, extra["threads"])
     return replace(audit, certificate=certificate, intercept_error=off, **settled)
-
-
-def _intercept_error(form: Problem, coef: FloatArray, intercept: float, threads: int) -> float:
-    """How far the intercept is from those that are optimal for the coefficients."""
-    qp, beta = form.qp, formulations.to_beta(form.qp, coef)
-    form = form if formulations.nearly_balanced(qp, beta) else form._replace(centre=None)
-    K = form.kernel_matrix(cache_bytes=0, n_threads=threads)
-    b = intercept - form.shift(K, beta)
-    if not qp.equality:
-        return abs(b - K.kernel.offset * float(beta.sum()))
-    top, bottom = measures.extremes(qp, beta, measures.residual(qp, beta, kernel_product(qp, K, beta)))
-    return max(min(top, bottom) - b, b - max(top, bottom), 0.0)
 
 
 def _terms(case: _Case, coef: FloatArray, sides: Any, extra: dict[str, Any]) -> dict[str, Any]:

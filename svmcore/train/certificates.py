@@ -10,7 +10,7 @@ from svmcore._keywords import checked
 from svmcore._types import FloatArray
 from svmcore.base.threads import one_blas_thread
 from svmcore.problem import border, formulations
-from svmcore.problem.certify import Certificate
+from svmcore.problem.certify import Certificate, Residual
 from svmcore.problem.certify import certificate as _measure
 from svmcore.train.forms import Problem, any_problem, svc_problem
 
@@ -54,19 +54,22 @@ def certificate(
         coef = coef * signs
     if intercept is not None:
         intercept = border.number("intercept", intercept)
-    return measured(form, coef, intercept, border.threads(n_threads))
+    return measured(form, coef, intercept, border.threads(n_threads))[0]
 
 
 @one_blas_thread
-def measured(form: Problem, coef: FloatArray, intercept: float | None, n_threads: int) -> Certificate:
-    """The certificate of signed coefficients, one per point of a problem."""
+def measured(form: Problem, coef: FloatArray, intercept: float | None, n_threads: int) -> tuple[Certificate, float]:
+    """The certificate of signed coefficients, one per point of a problem, and how far its intercept is from optimal ones."""
     beta = formulations.to_beta(form.qp, coef)
     if not formulations.nearly_balanced(form.qp, beta):  # then a translation of the points does change the objective
         form = form._replace(centre=None)
     K = form.kernel_matrix(cache_bytes=0, n_threads=n_threads)
     shift = form.shift(K, beta)
-    found = _measure(form.qp, K, beta, None if intercept is None else intercept - shift)
-    return found._replace(intercept=found.intercept + shift)
+    known = Residual(form.qp, K, beta)
+    found = _measure(form.qp, K, beta, None if intercept is None else intercept - shift, known=known)
+    top, bottom = known.bounds() if form.qp.equality else [K.kernel.offset * float(beta.sum())] * 2
+    off = max(min(top, bottom) - found.intercept, found.intercept - max(top, bottom), 0.0)
+    return found._replace(intercept=found.intercept + shift), off
 
 
 @checked(certificate, svc_problem)
