@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,11 +20,11 @@ SEEDS = range(6 if DISABLED else 12)
 N = 17
 
 
-def scene(seed: int, epsilon: float = 0.0, cost: float = 1.0):
-    """A task somewhere in its box: at bounds, at zero, and between; the sum of beta is zero."""
+def scene(seed: int, epsilon: float = 0.0, cost: float = 1.0, unit: float = 1.0):
+    """A task somewhere in its box: at bounds, at zero, and between; the sum of beta is zero. K is in this unit."""
     rng = np.random.default_rng([seed, int(100 * epsilon)])
     X = rng.normal(size=(N, 3))
-    K = np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(axis=2)) + 0.01 * np.eye(N)
+    K, cost = unit * (np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(axis=2)) + 0.01 * np.eye(N)), cost / unit
     matrices = _crowd.matrices_of(K)
     booth = _crowd.booth_for(matrices)
     booth = booth._replace(kept=np.empty_like(booth.factor))
@@ -207,6 +208,34 @@ def optimal(K, piece, epsilon: float) -> float:
     return max(up for up, _ in ends) - min(down for _, down in ends)
 
 
+@pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+@seeds(4)
+def test_pair_steps_of_several_tasks_are_those_of_each_alone(seed, count, epsilon):
+    """In whatever order, each ends at its own violation, and its residuals follow its coefficients."""
+    it = scene(seed, epsilon)
+    booth = it.booth
+    for g in range(count):
+        piece = _crowd_pairs_jit.task_of(booth, g, epsilon)
+        piece.c[:], piece.lower[:], piece.upper[:] = it.rng.normal(size=N), -0.5 - g, 0.5 + g
+        piece.beta[:], piece.values[:N] = 0.0, piece.c
+        for t in range(N):
+            _crowd_pairs_jit.set_mask(piece, t)
+    alone = copy.deepcopy(booth)
+    booth.todo[:count] = it.rng.permutation(count)
+    _crowd_pairs_jit.in_pairs(it.matrices, it.matrices, booth, count, epsilon, 1e-3, 10_000)
+    for g in range(count):
+        piece = _crowd_pairs_jit.task_of(booth, g, epsilon)
+        assert piece.beta.sum() == pytest.approx(0.0, abs=1e-14)
+        assert piece.values[:N] == pytest.approx(piece.c - it.K @ piece.beta, abs=1e-5)
+        assert optimal(it.K, piece, epsilon) <= 1e-3 + 1e-5
+        alone.todo[0] = g
+        _crowd_pairs_jit.in_pairs(it.matrices, it.matrices, alone, 1, epsilon, 1e-3, 10_000)
+        assert np.array_equal(alone.beta[g], booth.beta[g])
+        assert alone.steps[g] == booth.steps[g] > 0
+
+
 @pytest.mark.parametrize("cost", [2.0, 10.0, 1e3])
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @seeds(SEEDS)
@@ -222,10 +251,11 @@ def test_what_the_inverse_answers_is_optimal(seed, epsilon, cost):
         assert cost < 1e3  # nearly all rows are free there
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e8])
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @seeds(SEEDS)
-def test_a_row_is_taken_out_along_the_face(seed, epsilon):
-    it = scene(seed, epsilon)
+def test_a_row_is_taken_out_along_the_face(seed, epsilon, unit):
+    it = scene(seed, epsilon, unit=unit)
     piece, booth, K = it.piece, it.booth, it.K
     whole = piece.beta.copy()
     _crowd_sets_jit.keep_face(it.matrices, piece, booth, whole)
@@ -245,7 +275,7 @@ def test_a_row_is_taken_out_along_the_face(seed, epsilon):
         assert whole_way[gone] == pytest.approx(-1.0)
         assert whole_way.sum() == pytest.approx(0.0, abs=1e-9)
         moved, rest = K @ whole_way, [t for t in face if t != gone]
-        assert moved[rest] == pytest.approx(np.full(len(rest), moved[rest].mean()), abs=1e-8)
+        assert moved[rest] == pytest.approx(np.full(len(rest), moved[rest].mean()), abs=1e-8 * unit)
     for gone in range(N - 1):
         lower, upper = piece.lower[gone], piece.upper[gone]
         piece.lower[gone] = piece.upper[gone] = 0.0
@@ -255,7 +285,7 @@ def test_a_row_is_taken_out_along_the_face(seed, epsilon):
             assert piece.beta.tolist() == whole.tolist()
         elif found == _crowd_sets_jit.MOVED:
             assert piece.beta[gone] == 0.0
-            assert piece.beta.sum() == pytest.approx(0.0, abs=1e-12)
+            assert piece.beta.sum() == pytest.approx(0.0, abs=1e-12 / unit)
             assert ((piece.lower <= piece.beta) & (piece.beta <= piece.upper)).all()
             outside = np.setdiff1d(np.arange(N), [*face, gone])
             assert piece.beta[outside].tolist() == whole[outside].tolist()

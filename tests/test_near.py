@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from repeats import seeds
 
 from svmcore._types import LANES, Kernel, KernelKind
+from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.tiles import make_tiles
 from svmcore.problem import formulations
@@ -181,6 +183,24 @@ def test_some_of_too_many_violators_are_taken_and_all_that_have_a_coefficient():
     assert (np.diff(chosen) > 0).all()
     crowded = everyone(np.ones(n), np.full(n, 0.5), np.ones(n))
     assert jit.choose(crowded, 0.0, 0.3, most, members) == n  # no room: that is the answer
+
+
+@pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize("bias", [-0.6, 0.1, 0.7])
+@seeds(4)
+def test_residuals_that_may_decide_are_those_of_support_vectors_and_beyond_an_end_or_the_bias(seed, bias, every):
+    rng = np.random.default_rng(seed)
+    n, high, low, error = 2 * LANES, 0.5, -0.3, 0.05
+    upper = np.where(rng.random(n) < 0.2, 0.0, 1.0)
+    beta = upper * rng.choice([0.0, 0.0, 0.5, 1.0], n)
+    one = everyone(rng.normal(size=n), beta, upper)
+    grows = (beta < upper) & (one.v >= min(high, bias) - error)
+    shrinks = (beta > 0.0) & (one.v <= max(low, bias) + error)
+    wanted = np.flatnonzero((beta != 0.0) | grows | shrinks | every)
+    count, support = jit._decisive(one, high, low, bias, error, every)
+    assert one.chosen[:count].tolist() == wanted.tolist()
+    assert support == np.count_nonzero(beta)
 
 
 def test_more_support_vectors_than_there_is_room_for_are_told():

@@ -18,17 +18,19 @@ pytestmark = pytest.mark.home
 apart = getattr(_shares_jit.sides_apart, "py_func", _shares_jit.sides_apart)  # compiled code hands no arrays to Python
 
 
-def sides(K, values, beta):
-    """Two variables above zero in a box of size 1, over a matrix of their own; the other lanes have no variable."""
-    floats, rows = np.zeros((4, LANES), np.float32), np.zeros((3, LANES), np.float32)
-    floats[1, :2] = values
+def sides(K, values, beta, lower=None, upper=None):
+    """Variables over a matrix of their own, in a box of size 1 above zero; the other lanes have no variable."""
+    n = len(beta)
+    floats, rows = np.zeros((4, LANES), np.float32), np.zeros((n + 1, LANES), np.float32)
+    floats[1, :n] = values
     below = np.full(LANES, -BIG_32, np.float32), np.full(LANES, BIG_32, np.float32)
-    slot, filled = np.full(2, -1), np.zeros(1, np.int64)
+    slot, filled = np.full(n, -1), np.zeros(1, np.int64)
     face = np.zeros((2, pieces.FACE), np.int64), np.zeros((pieces.FACE + 3, pieces.FACE))
-    desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(3, np.int64), np.zeros(10), np.zeros(2), *face)
-    work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, np.zeros(2), np.ones(2))
-    work.diagonal[:2] = K.diagonal()
-    return work, apart(work, desk), desk, pieces.Copied(K, np.array([[0, 2]]), np.arange(2), np.zeros(2), slot, filled)
+    desk = pieces.Desk(rows, *floats, *below, slot, filled, np.zeros(n + 1, np.int64), np.zeros(10), np.zeros(n), *face)
+    box = np.zeros(n) if lower is None else lower, np.ones(n) if upper is None else upper
+    work = block_pieces.WorkingSet(rows, 1.0, *floats, beta, *box)
+    work.diagonal[:n] = K.diagonal()
+    return work, apart(work, desk), desk, pieces.Copied(K, np.array([[0, n]]), np.arange(n), np.zeros(n), slot, filled)
 
 
 def test_the_sum_of_a_side_is_put_right_by_the_variable_with_most_room():
@@ -63,6 +65,65 @@ def test_a_partner_that_is_no_variable_ends_the_steps():
     work, below, _, source = sides(np.eye(2), [0.5, 0.0], np.array([0.25, 0.5]))
     work.diagonal[5] = np.nan
     assert _shares_jit.steps_on_sides(work, below, 1e-3, 5, source) == (0, 0)
+
+
+plain = pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+
+
+@plain
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+@seeds(6)
+def test_steps_on_two_sides_end_at_the_optimum_of_each_with_its_sum(seed, unit):
+    rng = np.random.default_rng(seed)
+    n = 9
+    A = rng.normal(size=(n, n + 2))
+    K, c, above = A @ A.T / n, unit * rng.normal(size=n), np.arange(n) % 2 == 0
+    lower, upper = np.where(above, 0.0, -0.5 * unit), np.where(above, 0.5 * unit, 0.0)
+    beta = lower + (upper - lower) * rng.choice([0.0, 0.3, 0.6, 1.0], n)
+    sums = beta[above].sum(), beta[~above].sum()
+    work, below, _, source = sides(K, c - K @ beta, beta, lower, upper)
+    steps, bits = _shares_jit.steps_on_sides(work, below, 1e-5 * unit, 1000, source)
+    assert (0 < steps < 1000, bits) == (True, 0)
+    assert (beta[above].sum(), beta[~above].sum()) == pytest.approx(sums, abs=1e-14)
+    v = c - K @ beta
+    assert work.values[:n] == pytest.approx(v, abs=1e-5 * unit)
+    for side in (above, ~above):
+        top, bottom = v[side & (beta < upper)].max(initial=-np.inf), v[side & (beta > lower)].min(initial=np.inf)
+        assert top - bottom <= 3e-5 * unit
+    again = sides(K, c - K @ beta, beta.copy(), lower, upper)
+    assert _shares_jit.steps_on_sides(again[0], again[1], 3e-5 * unit, 1000, again[3])[0] == 0
+
+
+@plain
+@pytest.mark.parametrize("share", [0.2, 0.7])
+@seeds(4)
+def test_a_start_fills_boxes_in_turn_until_either_side_has_its_share(seed, share):
+    rng = np.random.default_rng(seed)
+    width, above = rng.uniform(0.5, 2.0, 8), np.arange(8) % 2 == 0
+    lower, upper, beta = np.where(above, 0.0, -width), np.where(above, width, 0.0), np.full(8, 7.0)
+    work = sides(np.eye(8), np.zeros(8), beta, lower, upper)[0]
+    assert _shares_jit._filled(work, share) == pytest.approx((upper.sum(), -lower.sum(), width.max()))
+    for side in (above, ~above):
+        before = np.cumsum(width[side]) - width[side]
+        wanted = np.clip(0.5 * share * width.sum() - before, 0.0, width[side])
+        assert np.abs(beta[side]) == pytest.approx(wanted)
+    assert ((lower <= beta) & (beta <= upper)).all()
+
+
+@plain
+def test_a_machine_without_a_variable_at_its_bound_is_that_of_larger_costs():
+    """`least` over the sum is its 1 / C, as long as all variables stay inside of that box, too."""
+    beta, own = np.array([0.25, 0.0, -0.5]), np.array([1.0, 1.0, 2.0])  # widths of boxes at C = 1
+    boxes = _shares_jit.Shares(0.3, 1.0, np.array([0.0, 0.0, -2.0]), np.array([1.0, 1.0, 0.0]), np.zeros(3))
+    for scale, least, found in ((1.0, 0.3, 0.4), (1.0, 3.0, 4.0 * 0.75), (1.0, 3.1, 0.0), (0.25, 0.3, 0.0)):
+        work = sides(np.eye(3), np.zeros(3), beta.copy(), scale * boxes.lower, scale * boxes.upper)[0]
+        total, inverse = _shares_jit._free_at(work, boxes, least)
+        assert total == 0.75
+        most = (np.abs(beta) / own).max()
+        inside = (np.abs(beta) < scale * own)[beta != 0.0].all() and least * most <= total
+        assert inverse == pytest.approx(least / total if inside else 0.0)
+        assert (inverse > 0.0) == (found > 0.0)
+    assert _shares_jit._free_at(work._replace(beta=np.zeros(3)), boxes, 0.3) == (0.0, 0.0)
 
 
 def face(K, beta, lower, upper, diag=0.0):
