@@ -16,6 +16,7 @@ from svmcore.solvers import _crowd, _crowd_forms_jit, _crowd_jit, _crowd_pairs_j
 
 pytestmark = pytest.mark.home
 
+plain = pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
 SEEDS = range(6 if DISABLED else 12)
 N = 17
 
@@ -208,7 +209,7 @@ def optimal(K, piece, epsilon: float) -> float:
     return max(up for up, _ in ends) - min(down for _, down in ends)
 
 
-@pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+@plain
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @seeds(4)
@@ -310,6 +311,17 @@ def test_starts_are_the_best_point_of_their_line(seed, cost):
     _crowd_jit._from_zero(piece)
     assert not piece.beta.any()
     assert piece.values[:N] == pytest.approx(piece.c - piece.c.mean(), abs=1e-6)
+
+
+@plain
+@seeds(4)
+def test_balanced_costs_are_of_the_rows_that_train(seed):
+    rng = np.random.default_rng(seed)
+    y, folds, weights = rng.choice([-1.0, 0.0, 1.0], 30), rng.integers(-1, 3, 30), 1e-3 * rng.integers(0, 4, 30)
+    w = weights * ((folds >= 0) & (folds != 1))
+    wanted = [w.sum() / (2.0 * w[y == label].sum()) for label in (-1.0, 1.0)]
+    assert _crowd_jit._factors(y, folds, 1, weights, 2.0) == pytest.approx(wanted, rel=1e-12)
+    assert _crowd_jit._factors(np.ones(30), folds, 1, weights, 2.0)[0] > 1e9  # without a class there is no share of it
 
 
 @pytest.mark.parametrize("near", [True, False])

@@ -185,7 +185,42 @@ def test_some_of_too_many_violators_are_taken_and_all_that_have_a_coefficient():
     assert jit.choose(crowded, 0.0, 0.3, most, members) == n  # no room: that is the answer
 
 
-@pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+plain = pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+
+
+@plain
+@pytest.mark.parametrize("unit", [1.0, 1e-4])
+@pytest.mark.parametrize("count", [LANES - 5, 2 * LANES])
+@seeds(3)
+def test_members_enter_with_their_boxes_and_their_residuals_from_the_middle(seed, count, unit):
+    rng = np.random.default_rng(seed)
+    X, codes, weight = points(200, k=2)
+    _, room = room_of(X, codes, weight)
+    own, lanes, sides = room.classes.part((0,), (1,))
+    one = room._begin(lanes, sides, unit)
+    one.beta[:] = rng.choice([0.0, 0.4, 1.0], len(lanes)) * (one.lower + one.upper)
+    one.v[:] = unit * rng.normal(size=len(lanes))
+    members = np.sort(rng.permutation(len(lanes))[:count])
+    size = 2 * LANES
+    part, lines = jit._first(room.work, room.few, size)
+    top = one.v[members][one.beta[members] < one.upper[members]].max()
+    bottom = one.v[members][one.beta[members] > one.lower[members]].min()
+    assert jit._enter(own, one, members, count, part) == top - bottom
+    for mine, all_ in ((part.beta, one.beta), (part.lower, one.lower), (part.upper, one.upper)):
+        assert np.array_equal(mine[:count], all_[members])
+        assert not mine[count:].any()
+    assert part.values[:count] == pytest.approx(one.v[members] - 0.5 * (top + bottom), rel=1e-6, abs=1e-6 * unit)
+    assert not part.values[count:].any()
+    assert (part.rise[:count] == 0.0).tolist() == (part.beta[:count] < part.upper[:count]).tolist()
+    assert (part.fall[:count] == 0.0).tolist() == (part.beta[:count] > part.lower[:count]).tolist()
+    assert (part.rise[count:] < 0.0).all()
+    assert np.array_equal(part.diagonal[:count], own.diagonal[members].astype(np.float32))
+    jit._forget(lines, 3)
+    assert (lines.slot == -1).all()
+    assert lines.filled[0] == 3
+
+
+@plain
 @pytest.mark.parametrize("every", [True, False])
 @pytest.mark.parametrize("bias", [-0.6, 0.1, 0.7])
 @seeds(4)
