@@ -32,6 +32,8 @@ from svmcore.problem.scales import warn_of_scales
 from svmcore.train.forms import checked_points
 
 ALIGN = ("C", "C*n")
+_SPREADS = 100.0
+"""Numbers are tuned up to so many times their standard deviation. The best C of noisy targets lies below a tenth of that."""
 _FALLS = 0.01  # share by which a score falls from half of the largest C on, from which the end of the range matters
 
 
@@ -74,7 +76,7 @@ def cv_path(
     align : folds have fewer rows than all. "C": the same C for all; "C*n": C times the weight of the rows is the same (the
         default of "one_class", where that is the same nu).
     lambda_max, lambda_min, C_min, C_max : the ends, lambda = 1 / C (default: from the smallest C up to C = 1000; of numbers
-        up to 1000 times their standard deviation, where that is above 1).
+        up to 100 times their standard deviation, where that is above 1000).
     n_jobs : paths side by side, in threads (joblib's `parallel_backend` may choose processes); -1: one per processor. The
         result does not depend on it.
     random_state : seed of the folds; None is 0.
@@ -119,7 +121,7 @@ def cv_path(
     study, scored = _study(X, y, form, span, weighing, feature_names, strategy, goal)
     target = study.goal.target
     if C_max is None and lambda_min is None and target is not None:  # C is in units of the targets
-        study = study._replace(span=span._replace(low=span.low / max(1.0, float(np.std(target)))))
+        study = study._replace(span=span._replace(low=span.low / max(1.0, _SPREADS * span.low * float(np.std(target)))))
     progress = SharedProgress(border.time_limit(time_limit), border.callback(callback), border.verbosity(verbose))
     worker_count(n_jobs)  # a wrong one is named before the work begins
     learned = study.goal.learned(study.classes.size)
