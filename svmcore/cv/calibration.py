@@ -211,8 +211,33 @@ def _push(hull: list[int], k: int, W: FloatArray, S: FloatArray, side: float) ->
 # ---- the calibrator --------------------------------------------------------------------------------------------------
 
 
+class Calibrating:
+    """What calibrators of two and of several classes share."""
+
+    machine: Any
+    classes: NDArray[Any]
+    weight: FloatArray
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of all classes for every row of X, shape (m, k)."""
+        return self.from_scores(self.machine.decision_function(X))
+
+    def from_scores(self, scores: Any) -> FloatArray:
+        """The same for decision values."""
+        raise NotImplementedError
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of every row; it may differ from that of the machine."""
+        return np.asarray(self.classes[np.argmax(self.predict_proba(X), axis=1)])
+
+    def _loss(self, learned: FloatArray, codes: IntArray) -> float:
+        """Mean of -log p(label)."""
+        own = np.take_along_axis(learned, codes[:, None], axis=1)[:, 0]
+        return float(np.average(-np.log(np.maximum(own, _CERTAIN)), weights=self.weight))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibrator:
+class Calibrator(Calibrating):
     """Probabilities of both classes, learned from out-of-fold scores. Made by `PathCV.calibrate`.
 
     Attributes
@@ -251,18 +276,10 @@ class Calibrator:
             f"Brier score {self.brier:.4g} on them>"
         )
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of the two classes for every row of X, shape (m, 2)."""
-        return self.from_scores(self.machine.decision_function(X))
-
     def from_scores(self, scores: Any) -> FloatArray:
         """The same for decision values."""
         p = self.model.probability(reals(scores, "scores"))
         return np.stack([1.0 - p, p], axis=1)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The more probable class of every row; it may differ from the sign of the decision value."""
-        return np.asarray(self.classes[(self.predict_proba(X)[:, 1] > 0.5).astype(int)])
 
     def intervals(self, X: Any) -> FloatArray:
         """Venn-Abers: the columns (p0, p1) between which the probability of the second class lies, one row for each of X."""
@@ -277,8 +294,7 @@ class Calibrator:
     @property
     def log_loss(self) -> float:
         """Mean of -log p(label) on the scores it learned from."""
-        p = np.clip(self.model.probability(self.scores), _CERTAIN, 1.0 - _CERTAIN)
-        return float(np.average(-np.where(self.positive, np.log(p), np.log1p(-p)), weights=self.weight))
+        return self._loss(self.from_scores(self.scores), self.positive.astype(np.int64))
 
     @property
     def brier(self) -> float:
@@ -323,7 +339,7 @@ def models_of(method: Any, scores: FloatArray, positive: NDArray[np.bool_], weig
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassCalibrator:
+class ClassCalibrator(Calibrating):
     """Probabilities of several classes: each class against the rest, then all divided by their sum.
 
     Attributes
@@ -365,20 +381,12 @@ class ClassCalibrator:
             f"log loss {self.log_loss:.4g}, Brier score {self.brier:.4g} on them>"
         )
 
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of all classes for every row of X, shape (m, k)."""
-        return self.from_scores(self.machine.decision_function(X))
-
     def from_scores(self, scores: Any) -> FloatArray:
         """The same for the scores of `Machines.decision_function`."""
         scores = reals(scores, "scores")
         each = [part.model.probability(scores[:, k]) for k, part in enumerate(self.parts)]
         p = np.maximum(np.stack(each, axis=1), _LEAST)  # where no class is likely all are alike
         return np.asarray(p / p.sum(axis=1, keepdims=True))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of every row; it may differ from that of the machine."""
-        return np.asarray(self.classes[np.argmax(self.predict_proba(X), axis=1)])
 
     def intervals(self, X: Any) -> FloatArray:
         """Venn-Abers: (p0, p1) of every class against the rest, for every row of X: shape (m, k, 2)."""
@@ -392,8 +400,7 @@ class ClassCalibrator:
     @property
     def log_loss(self) -> float:
         """Mean of -log p(label) on the scores it learned from."""
-        own = np.take_along_axis(self._learned, self.codes[:, None], axis=1)[:, 0]
-        return float(np.average(-np.log(np.maximum(own, _CERTAIN)), weights=self.weight))
+        return self._loss(self._learned, self.codes)
 
     @property
     def brier(self) -> float:

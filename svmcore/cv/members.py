@@ -29,7 +29,7 @@ from svmcore.path.family import with_target
 from svmcore.path.headway import STALLED
 from svmcore.path.problem import Data, Form, idle_sides
 from svmcore.path.result import Path
-from svmcore.path.values import clipped, decisions, hats
+from svmcore.path.values import clipped, hats
 from svmcore.problem import border, formulations, labelling
 from svmcore.problem.border import KernelSpec
 from svmcore.problem.columns import Columns, fitted
@@ -181,20 +181,6 @@ class Strand(NamedTuple):
         assert path is not None
         return path
 
-    def values(self, study: Study, test: IntArray, C: FloatArray) -> FloatArray:
-        """Decision values of some rows, one row per C."""
-        out = np.empty((C.size, test.size))
-        own = self.until > C
-        for chosen, rows, path in ((own, self.rows, self.path), (~own, self.rest_rows, self.rest)):
-            if chosen.any():
-                assert path is not None
-                assert rows is not None
-                whole = with_features(path, study, rows)
-                cross = cross_of(whole, study, Fold(rows, test), None)
-                high = path.C_range[1]  # of which rounding of the ratio may be above
-                out[chosen] = decisions(whole, np.minimum(C[chosen], high), cross)
-        return out
-
 
 class Member(NamedTuple):
     """The machines of a fold at every C; `ratio`: their C for C = 1."""
@@ -206,36 +192,37 @@ class Member(NamedTuple):
 
     def values(self, study: Study, C: FloatArray) -> FloatArray:
         """Decision values of the validation rows: by C, row and machine."""
-        C = C * self.ratio
-        paths = [strand.path for strand in self.strands if strand.rest is None and strand.path is not None]
-        if 1 < len(self.strands) == len(paths) and all(path._data.columns.centre is None for path in paths):
-            step = max(1, _HELD // (len(paths) * self.train.size))
-            return np.concatenate([self._together(study, paths, C[k : k + step]) for k in range(0, C.size, step)])
-        return np.stack([strand.values(study, self.test, C) for strand in self.strands], axis=2)
+        step = max(1, _HELD // (len(self.strands) * study.n))
+        return np.concatenate([self._values(study, self.ratio * C[k : k + step]) for k in range(0, C.size, step)])
 
-    def _together(self, study: Study, paths: list[Path], C: FloatArray) -> FloatArray:
-        """`values` of several machines by one product with the kernel between validation and training rows."""
-        size, first = self.train.size, paths[0]
-        data = first._data._replace(X=scaled(first, features_of(study, self.train)))
-        data = data._replace(groups=data.groups._replace(first=np.arange(size)))
-        X = study.X[np.ix_(self.test, self.train)] if study.precomputed else scaled(first, study.X[self.test])
-        place = np.zeros(study.n, dtype=np.int64)
-        place[self.train] = np.arange(size)
-        coef, bias = np.zeros((C.size, len(paths), size)), np.empty((C.size, len(paths)))
-        for j, (strand, path) in enumerate(zip(self.strands, paths, strict=True)):
-            lam = clipped(path._track, 1.0 / C)
-            beta, bias_hat = hats(path, lam)
-            coef[:, j, place[strand.rows[path._data.groups.first]]] = beta / lam[:, None]
-            bias[:, j] = bias_hat / lam
-        out = np.empty((C.size, self.test.size, len(paths)))
-        cross = Cross(data, X)
-        support = np.flatnonzero(coef.any(axis=(0, 1)))
-        lines, columns = coef[:, :, support].reshape(-1, support.size), cross.columns(support)
-        for start in range(0, self.test.size, _ROWS):
-            rows = np.arange(start, min(start + _ROWS, self.test.size))
-            values = cross.block(rows, columns) @ lines.T
-            out[:, rows] = values.reshape(rows.size, C.size, -1).transpose(1, 0, 2)
-        return out + bias[:, None, :]
+    def _values(self, study: Study, C: FloatArray) -> FloatArray:
+        """The same, by one product with the kernel for all paths that see the rows alike."""
+        alike: dict[int, list[tuple[int, Path, IntArray, Any]]] = {}
+        for j, strand in enumerate(self.strands):
+            own = strand.until > C
+            for path, rows, chosen in ((strand.path, strand.rows, own), (strand.rest, strand.rest_rows, ~own)):
+                if path is not None and rows is not None and chosen.any():
+                    key = -1 if path._data.columns.centre is None else id(path)
+                    alike.setdefault(key, []).append((j, path, rows, chosen))
+        out = np.empty((C.size, self.test.size, len(self.strands)))
+        for machines in alike.values():
+            coef, first = np.zeros((len(machines), C.size, study.n)), machines[0][1]
+            for at, (j, path, rows, chosen) in enumerate(machines):
+                data, lam = path._data, clipped(path._track, 1.0 / C[chosen])
+                beta, bias = hats(path, lam)
+                out[chosen, :, j] = (bias / lam)[:, None] + data.form.level
+                variables = [beta[:, k : k + data.n_groups] for k in range(0, beta.shape[1], data.n_groups)]
+                coef[at][np.ix_(chosen, rows[data.groups.first[: data.n_groups]])] = sum(variables) / lam[:, None]
+            data = first._data._replace(X=scaled(first, study.X))
+            cross = Cross(data._replace(groups=data.groups._replace(first=np.arange(study.n))), data.X[self.test])
+            support = np.flatnonzero(coef.any(axis=(0, 1)))
+            lines, columns = coef[:, :, support].reshape(-1, support.size).T, cross.columns(support)
+            for start in range(0, self.test.size, _ROWS):
+                some = np.arange(start, min(start + _ROWS, self.test.size))
+                found = (cross.block(some, columns) @ lines).reshape(some.size, len(machines), C.size)
+                for at, (j, _, _, chosen) in enumerate(machines):
+                    out[np.ix_(chosen, some, np.array([j]))] += found[:, at, chosen].T[:, :, None]
+        return out
 
     @property
     def support(self) -> StepCurve:

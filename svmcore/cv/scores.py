@@ -68,10 +68,8 @@ class Score(NamedTuple):
 
     def curve(self, outcome: Outcome, codes: IntArray, test: IntArray, C_range: tuple[float, float]) -> Curve:
         """The score of one fold over C."""
-        if isinstance(outcome, LossCurve):
+        if not isinstance(outcome, Decisions):
             return outcome.between(*C_range)
-        if isinstance(outcome, StepCurve):
-            return cut(outcome, C_range)
         truth, weight, cost = self._costs(codes, test)
         return cost_curve(outcome, truth, cost, weight, C_range)
 
@@ -100,17 +98,7 @@ def joined(first: Outcome, second: Outcome, at: float) -> Outcome:
 
 def rescaled(outcome: Outcome, ratio: float) -> Outcome:
     """The same over C / ratio."""
-    if isinstance(outcome, StepCurve):
-        return StepCurve(outcome.breakpoints / ratio, outcome.values, outcome.C_min / ratio, outcome.C_max / ratio)
     return outcome._replace(C=outcome.C / ratio) if isinstance(outcome, Decisions) else outcome.scaled(ratio)
-
-
-def cut(curve: StepCurve, C_range: tuple[float, float]) -> StepCurve:
-    """The part of a step function on a range."""
-    low, high = C_range
-    first = int(np.searchsorted(curve.breakpoints, low, side="right"))
-    stop = max(first, int(np.searchsorted(curve.breakpoints, high)))
-    return StepCurve(curve.breakpoints[first:stop], curve.values[first : stop + 1], low, high)
 
 
 def make_score(

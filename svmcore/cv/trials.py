@@ -166,7 +166,12 @@ def judged(judge: str | Judge, values: Any, decisions: Any, rounds: FoldNumbers,
 
 def first_lack(values: FloatArray, weights: FloatArray, rounds: FoldNumbers) -> tuple[int, int, float] | None:
     """(labelling, fold, sign) of the first fold that trains without a row of one sign, if there is one."""
-    column, fold, sign = loops.lacking(
-        values, weights, rounds.folds, rounds.n_folds, np.zeros((2, rounds.n_folds), np.int64)
-    )
-    return None if column < 0 else (int(column), int(fold), float(sign))
+    folds = rounds.folds
+    there, plus, minus = (weights > 0.0) & (folds >= 0), values > 0.0, values < 0.0
+    train = [there & (folds != fold) for fold in range(rounds.n_folds)]
+    lacks = np.array([[~(rows & side).any(axis=1) for side in (plus, minus)] for rows in train])
+    found = np.argwhere(lacks.transpose(2, 0, 1))
+    if not len(found):
+        return None
+    column, fold, side = found[0].tolist()
+    return column, fold, -1.0 if side else 1.0

@@ -53,33 +53,6 @@ def stratify(codes, n_classes, n_folds, room, out):
 
 
 @jit
-def lacking(values, weights, folds, n_folds, room):
-    """(column, fold, sign) of the first fold that trains without a row of one sign; (-1, 0, 0.0) where there is none.
-
-    A row with a negative fold trains nowhere. In place: room, (2, n_folds).
-    """
-    for p in range(values.shape[0]):
-        row = folds[min(p, folds.shape[0] - 1)]
-        above, below = 0, 0
-        for f in range(n_folds):
-            room[0, f], room[1, f] = 0, 0
-        for t in range(row.shape[0]):
-            f, there = row[t], (weights[t] > 0.0) & (row[t] >= 0)
-            plus, minus = there & (values[p, t] > 0.0), there & (values[p, t] < 0.0)
-            above += plus
-            below += minus
-            if 0 <= f < n_folds:
-                room[0, f] += plus
-                room[1, f] += minus
-        for f in range(n_folds):
-            if room[0, f] == above:
-                return p, f, 1.0
-            if room[1, f] == below:
-                return p, f, -1.0
-    return -1, 0, 0.0
-
-
-@jit
 def _of_classes(values, decisions, row, fold, balanced):
     """The share of rows whose decision value is on the side of their label, over all rows of a fold or as a mean of both."""
     above, below, right_above, right_below = 0, 0, 0, 0

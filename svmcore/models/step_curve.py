@@ -113,6 +113,16 @@ class StepCurve:
         low, high = self.best_interval
         return float(np.sqrt((low if low > 0.0 else 0.5 * high) * high))
 
+    def between(self, low: float, high: float) -> StepCurve:
+        """The part between two values of C."""
+        first = int(np.searchsorted(self.breakpoints, low, side="right"))
+        stop = max(first, int(np.searchsorted(self.breakpoints, high)))
+        return StepCurve(self.breakpoints[first:stop], self.values[first : stop + 1], low, high)
+
+    def scaled(self, ratio: float) -> StepCurve:
+        """The same over C divided by `ratio`."""
+        return StepCurve(self.breakpoints / ratio, self.values, self.C_min / ratio, self.C_max / ratio)
+
     @staticmethod
     def align(curves: Sequence[StepCurve]) -> tuple[FloatArray, FloatArray, float, float]:
         """Several curves over the range that they share: (breakpoints of all, values per curve, C_min, C_max)."""

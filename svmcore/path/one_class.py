@@ -62,10 +62,9 @@ class OneClassPath(Path):
         share = np.maximum.accumulate(
             total[::-1] / self._whole
         )  # from small lambda to large: it grows, but for rounding
-        lam = at[::-1]
-        # Of a flat stretch the largest lambda is taken.
-        last = np.concatenate([share[1:] > share[:-1], [True]])
-        out = 1.0 / _inverse(lam, share, last, np.clip(wanted, share[0], share[-1]))
+        out = 1.0 / np.interp(
+            np.clip(wanted, share[0], share[-1]), share, at[::-1]
+        )  # of a flat stretch the largest lambda
         return float(out) if out.ndim == 0 else out
 
     def predict(self, X: Any, C: Any) -> NDArray[Any]:
@@ -98,16 +97,3 @@ class OneClassPath(Path):
     @property
     def _whole(self) -> float:
         return float(self._problem.upper.sum())
-
-
-def _inverse(lam: FloatArray, share: FloatArray, last: Any, wanted: FloatArray) -> FloatArray:
-    """The largest lambda at which the growing, piecewise linear share is `wanted`."""
-    right = np.searchsorted(share, wanted, side="right")
-    ends = np.flatnonzero(last)
-    exact = np.minimum(np.searchsorted(share[ends], wanted, side="left"), ends.size - 1)
-    k = np.clip(right, 1, share.size - 1)
-    rise = share[k] - share[k - 1]
-    between = lam[k - 1] + np.divide(wanted - share[k - 1], rise, out=np.zeros_like(rise), where=rise > 0.0) * (
-        lam[k] - lam[k - 1]
-    )
-    return np.asarray(np.where(share[ends][exact] == wanted, lam[ends][exact], between))
