@@ -188,13 +188,11 @@ def test_candidates_know_their_kernel_values_and_residuals(seed):
     at.P.slot[cand[rng.random(s) < 0.5]] = -1
     window.moved[0, :5] = move = rng.normal(size=5)
     S.num[ej.BIAS] += 0.3
-    window.known[:] = 1
     oj.fill_candidates(at.P, S, window, stretch)
     assert window.kernel[:s, :5] == pytest.approx(at.K[np.ix_(cand, on)], abs=1e-15)
     wanted = S.resid[cand] - at.K[np.ix_(cand, on)] @ move - 0.3
     assert window.resid[:s] == pytest.approx(wanted, abs=1e-13)
     assert np.array_equal(window.resid_at[0, :s], window.resid[:s])
-    assert not window.known[:s].any()
     assert (window.t_at[0], window.bias_at[0]) == (1.5, S.num[ej.BIAS])
 
 

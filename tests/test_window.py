@@ -9,7 +9,7 @@ from small_paths import windowed
 
 import svmcore
 from svmcore.path import elbow_jit as ej
-from svmcore.path import opening_jit, products_jit
+from svmcore.path import opening_jit
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
 from svmcore.path.window import new_stretch, new_window
@@ -111,31 +111,14 @@ def test_points_enter_and_leave_and_the_inverse_follows(seed, equality):
         check_inverse(P, w, K)
 
 
-@pytest.mark.parametrize("n", [1, 4, 15, 16, 19, 70, 300])
-def test_products_read_together_are_those_read_alone(n):
-    """Tiles of the lower triangle, the diagonal in one of them, and rows beyond the last four."""
-    rng = np.random.default_rng(n)
-    A, B, X = rng.normal(size=(n + 3, n + 3)), rng.normal(size=(3, n + 3)), np.full((5, n + 3), np.nan)
-    lower = np.tril(A[:n, :n])
-    expected = B[:, :n] @ (lower + np.tril(lower, -1).T)
-    chosen = np.array([4, 0, 2])
-    products_jit.several_products(A, n, B, X, chosen, 3)
-    assert X[chosen][:, :n] == pytest.approx(expected, abs=1e-11)
-    assert np.isnan(X[[1, 3]]).all()
-    assert np.isnan(X[:, n:]).all()
-    x = np.empty(n + 3)
-    products_jit.symmetric_product(A, n, B[1], x)
-    assert x[:n] == pytest.approx(expected[1], abs=1e-11)
-
-
 @pytest.mark.compiled
-def test_a_wide_elbow_looks_ahead_and_stays_exact():
-    """So many points on the elbow that the inverse is read for several candidates at once, in and out of windows."""
+def test_a_wide_elbow_stays_exact():
+    """In and out of windows."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(700, 6))
     y = np.where(X[:, 0] + rng.normal(size=700) > 0.0, 1, -1)
     path = svmcore.svm_path(X, y, gamma=0.4, C_min=0.1, C_max=30.0)
-    assert path.stats["elbow_max"] > wj.WIDE
+    assert path.stats["elbow_max"] > 320
     assert path.stats["n_window_events"] > 500
     assert path.stats["max_gap"] <= 1e-9
     for C in (1.0, 3.3, 20.0):

@@ -49,27 +49,6 @@ def test_a_product_with_a_lower_triangle(n):
     assert (x[n:] == 9.0).all()
 
 
-@pytest.mark.parametrize(("top", "bottom"), [(0, 4), (4, 8), (4, 9), (4, 11), (8, 16), (12, 15)])
-@pytest.mark.parametrize(("left", "right"), [(0, 4), (4, 8), (8, 12), (0, 12), (4, 16)])
-def test_a_tile_of_the_lower_triangle(top, bottom, left, right):
-    """What it gives to a product: entries below the diagonal count twice, in their row and in their column."""
-    right = min(right, bottom)
-    if right <= left:
-        return
-    rng = np.random.default_rng([top, left])
-    assert products_jit.TILE_ROWS % 4 == products_jit.TILE_COLUMNS % 4 == 0  # as it is used
-    A = np.where(np.tri(16) > 0, rng.normal(size=(16, 16)), np.nan)
-    b, x = rng.normal(size=16), rng.normal(size=16)
-    wanted = x.copy()
-    for k in range(top, bottom):
-        for j in range(left, min(right, k + 1)):
-            wanted[k] += A[k, j] * b[j]
-            if j < k:
-                wanted[j] += A[k, j] * b[k]
-    products_jit.tile_product(A, top, bottom, left, right, b, x)
-    assert x == pytest.approx(wanted, abs=1e-13)
-
-
 @pytest.mark.parametrize("slots", [0, 1, 3, 4, 5, 8, 10])
 @pytest.mark.parametrize("n", [3, 1024, 1030])
 def test_four_products_in_one_pass(slots, n):
@@ -80,48 +59,6 @@ def test_four_products_in_one_pass(slots, n):
     wanted = out - coef[:, :slots] @ rows[slot[point]]
     products_jit.four_products(rows, slot, point, coef, slots, out)
     assert out == pytest.approx(wanted, abs=1e-12)
-
-
-# ---------------------------------------------------------------- looking ahead
-
-
-def test_the_inverse_is_read_for_the_candidate_that_enters():
-    at, window, _ = windowed(0).open()
-    window.known[:] = 0
-    wj.look_ahead(at.P, at.S, window, 3)
-    inverse = np.linalg.inv(at.matrix())
-    wanted = inverse @ (at.K[at.elbow, window.cand[3]] + at.P.bump)
-    assert window.ahead[3, :5] == pytest.approx(wanted, abs=1e-12)
-    assert np.flatnonzero(window.known).tolist() == [3]
-    assert np.isnan(window.ahead[[0, 1, 2, 4]]).all()
-
-
-@pytest.mark.parametrize(("m", "count"), [(319, 1), (320, 6)])
-def test_a_wide_inverse_is_read_for_those_who_may_enter_next(m, count):
-    """The five with the smallest steps, of those that are not known; those who never meet zero are not among them."""
-    n = m + 10
-    at, window, _ = windowed(0, n=n, m=m, kernel=np.eye(n) + 0.5, equality=False)
-    window.count[[wj.START, wj.SLOTS, wj.CANDIDATES]] = m, m + 1, 10
-    outside = np.flatnonzero(at.S.side != ej.ELBOW)
-    window.cand[:10], window.known[:10] = outside, [0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
-    window.step[: m + 1], window.step[m + 1 : m + 11] = -1.0, [5.0, 4.0, 0.0, 3.0, 8.0, 2.0, 7.0, 1.0, 6.0, 9.0]
-    window.kernel[:10, :m] = np.arange(10.0)[:, None]
-    wj.look_ahead(at.P, at.S, window, 4)
-    read = [4, 7, 5, 3, 1, 0][:count]
-    assert window.chosen[:count].tolist() == read
-    assert np.flatnonzero(window.known[:10]).tolist() == sorted([2, *read])
-    sums = np.linalg.inv(at.matrix()).sum(axis=1)
-    for c in read:
-        assert window.ahead[c, :m] == pytest.approx(c * sums, abs=1e-10)
-    window.known[:10] = 0
-    window.step[m + 1 : m + 11] = BIG
-    window.step[m + 3] = 1.0
-    wj.look_ahead(at.P, at.S, window, 4)
-    assert np.flatnonzero(window.known[:10]).tolist() == ([4] if count == 1 else [2, 4])
-    wj.look_ahead(at.P, at.S, window, 4)
-    window.known[:10] = 1  # nobody is left
-    wj.look_ahead(at.P, at.S, window, 4)
-    assert window.known[:10].all()
 
 
 # ---------------------------------------------------------------- the direction

@@ -215,7 +215,6 @@ def fill_candidates(setting, state, window, stretch):
     slots = window.count[SLOTS]
     for s in range(window.count[CANDIDATES]):
         i = window.cand[s]
-        window.known[s] = 0
         out = window.kernel[s]
         if setting.slot[i] >= 0:  # values along a row lie closer together in memory
             row = setting.rows[setting.slot[i]]

@@ -22,7 +22,7 @@ from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.compiler.jit import jit
 from svmcore.path.elbow_jit import BIAS, BOX, ELBOW, GIVE, LOW, MARGIN, N_ELBOW, NOW, UP, WANT, size_at
 from svmcore.path.log_jit import KNOTS, VALUES, write_event, write_knot
-from svmcore.path.products_jit import product, several_products, symmetric_product
+from svmcore.path.products_jit import product, symmetric_product
 from svmcore.simd.sums import add_multiple, dot
 from svmcore.simd.vector import BIG, fmax, fmin
 
@@ -33,8 +33,6 @@ SLOTS, CANDIDATES, STEPS, PENDING, START = range(5)
 
 LONG = 0.1  # a step that takes a larger share of t must start from a direction that was just refined
 TIE = 1e-12  # events that are closer than this, relative to the size of the linear term, happen at the same time
-# From an elbow of WIDE points on the inverse is too long for the nearest cache. It is then read once for AHEAD products.
-WIDE, AHEAD = 320, 6
 # An elbow residual below the share RESTING of the linear term's size is rounding. A Newton step that would remove a larger
 # one is not taken where it moves a value by more than SMALL_STEP.
 RESTING, SMALL_STEP = 1e-15, 1e-6
@@ -58,14 +56,10 @@ class Window(NamedTuple):
     direction: FloatArray
     solution: FloatArray  # scratch: the inverse times `right`
     right: FloatArray  # scratch: a right hand side
-    rights: FloatArray  # several right hand sides, one in a row
-    chosen: IntArray  # the candidates that they belong to
     step: FloatArray  # slot, then candidate -> the step at which it blocks
     cand: IntArray  # candidate -> point
     place: IntArray  # point -> candidate, or -1
     kernel: FloatArray  # candidates x slots
-    ahead: FloatArray  # candidates x slots at the start: M0 times a row of K, where it is `known`
-    known: np.ndarray
     resid: FloatArray  # residuals of candidates
     rate: FloatArray  # their rates
     knots: IntArray  # step -> knots in the log so far
@@ -123,32 +117,6 @@ def step_size(window, m, bias_change):
     """How far the step of `elbow_step` moves K beta + bias: (reach, shift), as `path/record.Track` explains them."""
     square = fmax(dot(window.solution, window.right, m), 0.0)
     return np.sqrt(square) * (1.0 + WIDENED), abs(bias_change)
-
-
-@jit
-def look_ahead(setting, state, window, s):
-    """M0 times the kernel row of candidate s. On a wide elbow also for candidates that may enter next. In place: window."""
-    start = window.count[START]
-    slots = window.count[SLOTS]
-    window.chosen[0] = s
-    window.known[s] = 1
-    count = 1
-    while start >= WIDE and count < AHEAD:
-        best = -1
-        for c in range(window.count[CANDIDATES]):
-            if window.known[c] == 0 and (best < 0 or window.step[slots + c] < window.step[slots + best]):
-                best = c
-        if best < 0 or not window.step[slots + best] < BIG:
-            break
-        window.chosen[count] = best
-        window.known[best] = 1
-        count += 1
-    for c in range(count):
-        row = window.kernel[window.chosen[c]]
-        b = window.rights[c]
-        for k in range(start):
-            b[k] = row[k] + setting.bump
-    several_products(state.factor, start, window.rights, window.ahead, window.chosen, count)
 
 
 @jit
@@ -320,7 +288,6 @@ def leave_slot(setting, state, window, k):
         window.count[CANDIDATES] = s + 1
         window.cand[s] = i
         window.place[i] = s
-        window.known[s] = 0
         window.spot[k] = s
         row = setting.rows[setting.slot[i]]
         for j in range(slots):
@@ -364,12 +331,9 @@ def enter_slot(setting, state, window, s, least_pivot):
     """
     slots = window.count[SLOTS]
     i = window.cand[s]
-    if not window.known[s]:
-        look_ahead(setting, state, window, s)
-    for k in range(window.count[START]):
-        window.solution[k] = window.ahead[s, k]
     for k in range(slots):  # dead slots may be read, too, because M is zero there
         window.right[k] = window.kernel[s, k] + setting.bump
+    symmetric_product(state.factor, window.count[START], window.right, window.solution)
     add_pending(window, window.right, window.solution)
     whole = setting.diagonal[i] + setting.bump
     pivot = whole - dot(window.solution, window.right, slots)
