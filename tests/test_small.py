@@ -20,6 +20,7 @@ from svmcore.problem.certify import certificate
 from svmcore.solvers import _block_jit as block_pieces
 from svmcore.solvers import _ends_jit, small
 from svmcore.solvers import _small_jit as pieces
+from svmcore.solvers._contract import rounding
 from svmcore.train import nu
 
 pytestmark = pytest.mark.home
@@ -541,3 +542,31 @@ def test_a_sharp_tolerance_takes_few_more_steps_than_a_rough_one():
         free = np.count_nonzero((qp.lower < found.beta) & (found.beta < qp.upper))
         assert (free <= pieces.FACE) == few
         assert steps[1] < 1.5 * steps[0] or not few
+
+
+def test_steps_end_where_rounding_hides_the_tolerance():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 2))
+    K = matrix(X, KernelKind.RBF)
+    qp = formulations.svc(np.where(X[:, 0] + 0.5 * rng.normal(size=60) > 0, 1.0, -1.0), np.full(60, 1e5), "hinge", True)
+    found = small.at_once(qp, K, np.zeros(60), 1e-13)
+    assert found is not None
+    assert found.status is Status.PRECISION
+    noise = rounding(qp, K, found.beta)
+    assert 1e-13 < certificate(qp, K, found.beta).kkt_violation < 20.0 * noise
+    batch = batch_of(gram_of(K), [(qp, small.spans_of(qp.point))], [np.zeros(60)])
+    batch.solve(1e-13, 1)
+    assert batch.outcome(0, 1e-13) is None  # it is not at the tolerance
+    assert batch.outcome(0, 1e-3) is not None
+
+
+def test_an_objective_of_zero_asks_for_no_further_steps():
+    """The origin lies among the points, so that no weights are the answer, whose gap is rounding."""
+    X = np.random.default_rng(4).normal(size=(80, 2))
+    K = KernelMatrix(X, Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 3, 0.0), cache_bytes=1 << 26)
+    qp = formulations.one_class(np.ones(80), 0.5)
+    found = small.at_once(qp, K, formulations.feasible_start(qp, np.zeros(80)), 1e-3)
+    assert found is not None
+    assert found.quiet(0.01)
+    assert abs(found.gap) <= found.vanishing < 1e-6
+    assert found.n_iter < 80

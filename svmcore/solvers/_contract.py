@@ -61,7 +61,7 @@ class SolverTask(NamedTuple):
 class Outcome(NamedTuple):
     """A dual point at the tolerance, and its measures, computed in float64. Its sum is wrong by `excess`.
 
-    `beta` has an entry for every variable, or for those only that are not zero.
+    `beta` has an entry for every variable, or for those only that are not zero. A gap of `vanishing` or less is rounding.
     """
 
     beta: FloatArray
@@ -74,6 +74,12 @@ class Outcome(NamedTuple):
     objective: float
     gap: float
     excess: float
+    vanishing: float = 0.0
+    status: Status = Status.CONVERGED  # or PRECISION: rounding alone keeps it from the tolerance
+
+    def quiet(self, large: float) -> bool:
+        """Whether the gap is small beside the objective, or rounding."""
+        return abs(self.gap) <= max(large * abs(self.gap - self.objective), self.vanishing, NONZERO)
 
 
 def fresh_residual(qp: DualQP, K: KernelMatrix, beta: FloatArray) -> FloatArray:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from svmcore._types import LANES, FloatArray, IntArray
 from svmcore.compiler.jit import jit
 from svmcore.simd.loops import add_block, add_rows
@@ -37,14 +39,20 @@ from svmcore.solvers._ends_jit import bias_of, worth_of
 STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE, SUM, SQUARES = range(
     14
 )
-TOLD = 14
+ENERGY = 14  # the largest K_ii times the sum of K_ii beta_i^2: the square of what sums of K beta may reach
+TOLD = 15
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
+VANISHING = 1e-11  # share of the energy below which neither an objective nor a gap says anything
+# Violations up to HIDDEN times the rounding of a residual are rounding. A tolerance below the share HOPELESS of that is met
+# by no point.
+HIDDEN, HOPELESS = 8.0, 0.25
 SHARPER, SHARPEST = 0.1, 1e-9  # shares of the violation and of the tolerance to which the violation is brought then
 SINGULAR = 1e-12  # relative determinant of the system of both sums that counts as zero
 # A tolerance below this share of the violation is reached by the free variables, which move together once pair steps have
 # brought the violation to the share COARSE. That is tried so often.
 SHARP, COARSE, TRIES = 1e-5, 3e-3, 4
+EPS = float(np.finfo(np.float64).eps)
 CRAWL, FACE = 2, 48  # so many pair steps for each variable, and the free ones, if they are so few, move together
 
 
@@ -248,6 +256,23 @@ def _on_face(source, work, dual, desk, apart):
 
 
 @jit
+def rounding_of(energy):
+    """The typical rounding error of a residual."""
+    return EPS * np.sqrt(energy)
+
+
+@jit
+def _energy(work):
+    """The largest K_ii times the sum of K_ii beta_i^2."""
+    largest, total = 0.0, 0.0
+    for t in range(work.beta.shape[0]):
+        own = abs(np.float64(work.diagonal[t]))
+        largest = max(largest, own)
+        total += own * work.beta[t] * work.beta[t]
+    return largest * total
+
+
+@jit
 def _add_up(beta, told):
     """Tell the sum of beta, and that of its squares. In place: told."""
     told[SUM] = told[SQUARES] = 0.0
@@ -260,7 +285,8 @@ def _add_up(beta, told):
 def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
     """Pair steps and residuals in turn, until the violation is at most `tol`. In place: all but the problem.
 
-    Where that leaves a gap that is large beside the objective, the violation is made smaller.
+    Where that leaves a gap that is large beside the objective, the violation is made smaller. Where the tolerance is hidden
+    by rounding, it ends once rounding is all that is left of the violation.
     """
     m, steps, rounds, support, bits, crawls, tries = work.beta.shape[0], 0, 0, 0, 0, False, TRIES
     most, v, told, goal = min(patience.each * m + patience.more, patience.most), dual.v, dual.told, tol
@@ -273,8 +299,12 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         high, low, bias = bias_of(v, work)
         violation = max(high - low, 0.0)
         objective, gap = worth_of(work, dual, bias)
-        if not violation > goal and gap > LARGE_GAP * abs(gap - objective):
+        energy = _energy(work)
+        if not violation > goal and gap > max(LARGE_GAP * abs(gap - objective), VANISHING * energy):
             goal = max(SHARPER * violation, SHARPEST * tol)
+        noise = rounding_of(energy)
+        if violation <= HIDDEN * noise and goal < HOPELESS * noise:
+            break
         if not violation > goal or left == 0 or steps >= most or bits:
             break
         if source is not None:
@@ -302,6 +332,7 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         crawls = crawls or sharp
     told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, lines.filled[0], support
     told[VIOLATION], told[BIAS], told[OBJECTIVE], told[GAP], told[BITS] = violation, bias, objective, gap, bits
+    told[ENERGY] = energy
     _add_up(work.beta, told)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from svmcore._control import Control
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Status
+from svmcore._types import DualQP, FloatArray, IntArray, KernelKind, Status
 from svmcore.base.threads import split
 from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.table import is_positive
@@ -103,11 +103,6 @@ class Pending(NamedTuple):
     def make(self) -> Solution:
         """The machine."""
         return self.among.solution(self.place)  # type: ignore[no-any-return]
-
-
-def _is_quiet(found: Outcome) -> bool:
-    """Whether there is nothing to say about an answer."""
-    return abs(found.gap) <= LARGE_GAP * max(abs(found.gap - found.objective), NONZERO)
 
 
 def _made(
@@ -268,7 +263,7 @@ class _Some:
         out: list[Pending | None] = []
         for k, (_, found) in enumerate(self.found):
             pending = None
-            if found is not None and _is_quiet(found):
+            if found is not None and found.quiet(LARGE_GAP):
                 pending = Pending(self, k, found.n_iter, self.said[k])
             out.append(pending)
         if self.X is None:  # the rows of X may be others later
@@ -319,7 +314,7 @@ class NearMargins:
         if machine is None:
             return None
         support, found = machine
-        if not _is_quiet(found) or abs(found.excess) > small.DRIFT * math.sqrt(np.dot(found.beta, found.beta)):
+        if not found.quiet(LARGE_GAP) or abs(found.excess) > small.DRIFT * math.sqrt(np.dot(found.beta, found.beta)):
             return None
         return _made(self.study, part, C, self.run, "block", support, found, time.perf_counter() - begin)
 

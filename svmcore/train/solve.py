@@ -269,7 +269,7 @@ def reached_at_once(found: Outcome) -> Reached:
     """A point that was found and measured in one call."""
     full = certificate_of(found)
     stats = {"n_outer": found.n_rounds, "precision": "mixed", "exact": True}
-    raw = Raw(found.beta, Status.CONVERGED, found.n_iter, None, stats)
+    raw = Raw(found.beta, found.status, found.n_iter, None, stats)
     return Reached("small", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))
 
 
@@ -289,12 +289,11 @@ def _at_once(qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: 
     found = small.at_once(qp, K, start, run.tol, most)
     if found is None or formulations.netted(qp, found.beta) is not found.beta:
         return None
-    reached = reached_at_once(found)
-    if run.max_iter < 0 and not abs(reached.measured.relative_gap) <= LARGE_GAP:
+    if run.max_iter < 0 and not found.quiet(LARGE_GAP):
         return None
     K.n_evals += found.n_evals
     K.certificate_evals += found.certificate_evals
-    return reached
+    return reached_at_once(found)
 
 
 def _chain(
@@ -306,7 +305,7 @@ def _chain(
     """
     best = _at_once(qp, K, run, start, control)
     if best is not None:
-        return best, 0.0
+        return best, 0.0 if best.raw.status.ok else rounding(qp, K, best.raw.beta)
     with one_blas_thread:
         return _one_by_one(qp, K, run, start, control, warm=warm)
 
