@@ -131,7 +131,11 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
         both = has_room(K) and len(beta) <= MOST_CRAWLING
         brief = min(BRIEF * len(beta), patience.most) if both else patience.most
         told = _by_points(K, qp, beta, tol, patience._replace(most=brief))
-        found, steps, rounds = _outcome(told.tolist(), beta, tol, qp.total, last=True), int(told[STEPS]), int(told[ROUNDS])
+        found, steps, rounds = (
+            _outcome(told.tolist(), beta, tol, qp.total, last=True),
+            int(told[STEPS]),
+            int(told[ROUNDS]),
+        )
         if found is not None or told[BITS] or steps < brief or steps >= patience.most:
             return found if found is None or _is_convex(K, qp, beta) else None
     if not has_room(K):

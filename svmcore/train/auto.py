@@ -39,6 +39,7 @@ SHARE, SHARE_OF_MONOMIALS = 4, 8  # at least so many points a feature; monomials
 LEAST_POINTS = 30  # below, an iteration is all overhead
 TAME = 4.0  # median C times median K_ii of a polynomial kernel: below, blocks take half the time of the interior point
 TINY = 100  # here nothing else takes long, except what face steps cut short
+HASTE = 3000  # pair steps before a method that takes as long as they do, however hard the problem is
 MOST_LINEAR = 600  # of more variables on a line of few features, the interior point is faster than pair steps
 MOST_SPARSE = 125  # of more sparse points, blocks over tiles take less time than the kernel matrix, soon a tenth
 MOST_SPARSE_NU = 400  # the same where several machines are looked for
@@ -69,6 +70,11 @@ def is_small(qp: DualQP, K: KernelMatrix, *, several: bool = False) -> bool:
     much = (kind == KernelKind.LINEAR and len(qp.c) > MOST_LINEAR) or (wide and K.n > MOST_WIDE)
     much = much or (sparse and K.n > (MOST_SPARSE_NU if several else MOST_SPARSE))
     return small.has_way(qp) and (small.serves(K) if several else small.reaches(K)) and not much
+
+
+def hasty(max_iter: int, times: int = 1) -> int:
+    """So many pair steps, or fewer if no more are allowed."""
+    return max_iter if 0 <= max_iter < times * HASTE else times * HASTE
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:

@@ -31,7 +31,6 @@ from svmcore.train.forms import Problem
 from svmcore.train.words import speak
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
-_HASTE = 3000  # pair steps before a method that takes as long as they do, however hard the problem is
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 
 
@@ -283,9 +282,7 @@ def _at_once(qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: 
     after = auto.choose(qp, K, warm=run.alpha0 is not None)[0]
     if run.options and solvers.accepted(after, run.options):
         return None  # the next solver has an option of this name
-    most = run.max_iter
-    if after in ("interior", "newton") and not 0 <= most < _HASTE:
-        most = _HASTE
+    most = auto.hasty(run.max_iter) if after in ("interior", "newton") else run.max_iter
     found = small.at_once(qp, K, start, run.tol, most)
     if found is None or formulations.netted(qp, found.beta) is not found.beta:
         return None
