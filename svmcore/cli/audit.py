@@ -40,11 +40,20 @@ def verify(args: argparse.Namespace) -> int:
         "among the rows", name=args.model, kind=found.kind, machines=found.n_machines, support=found.n_support,
         found=found.found,
     )  # fmt: skip
-    _add_terms(report, found)
+    terms = {name: getattr(found, name) for name in ("C", "epsilon", "nu") if getattr(found, name) is not None}
+    shown = [f"{name} {value:.6g}" for name, value in terms.items()]
+    if found.class_C is not None and len(set(found.class_C.values())) > 1:
+        own = [f"C {value:.6g} for {label}" for label, value in found.class_C.items()]
+        shown = [*own, *(text for text in shown if not text.startswith("C "))]
+    told = (
+        f" ({' and '.join(found.inferred)} read off the coefficients: the file does not say)" if found.inferred else ""
+    )
+    report.add("problem", ", ".join(shown) + told, **terms, class_C=found.class_C, inferred=list(found.inferred))
     if found.certificate is not None:
         c = found.certificate
-        terms = {"primal": c.primal_objective, "dual": -c.objective}
-        report.add("objective", f"{terms['primal']:.8g} (dual {terms['dual']:.8g})", **terms)
+        report.add(
+            "objective", f"{c.primal_objective:.8g} (dual {-c.objective:.8g})", primal=c.primal_objective, dual=-c.objective,
+        )  # fmt: skip
         report.facts["certificate"] = {
             "kkt_violation": c.kkt_violation, "gap": c.gap, "relative_gap": c.relative_gap, "infeasibility": c.infeasibility,
         }  # fmt: skip
@@ -54,19 +63,6 @@ def verify(args: argparse.Namespace) -> int:
         report.tell(word or "off by", found.error, text)
     report.tell("verdict", str(found))
     return report.end(whole=found.ok)
-
-
-def _add_terms(report: Report, found: Any) -> None:
-    """The problem that the answer was measured against."""
-    terms = {name: getattr(found, name) for name in ("C", "epsilon", "nu") if getattr(found, name) is not None}
-    if found.class_C is not None and len(set(found.class_C.values())) > 1:
-        text = ", ".join(f"C {value:.6g} for {label}" for label, value in found.class_C.items())
-        text = ", ".join([text, *(f"{name} {value:.6g}" for name, value in terms.items() if name != "C")])
-    else:
-        text = ", ".join(f"{name} {value:.6g}" for name, value in terms.items())
-    if found.inferred:
-        text += f" ({' and '.join(found.inferred)} read off the coefficients: the file does not say)"
-    report.add("problem", text, **terms, class_C=found.class_C, inferred=list(found.inferred))
 
 
 def convert(args: argparse.Namespace) -> int:

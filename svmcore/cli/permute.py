@@ -48,13 +48,9 @@ def permute(args: argparse.Namespace) -> int:
 
         report.draw(args.plot, functools.partial(save_null, test))
     if args.output:
-        report.write(args.output, functools.partial(_save, test))
+        header = f"{test.scoring}, {test.score:.17g}, p {test.pvalue:.17g}"
+        scores = np.asarray(test.permutation_scores)
+        report.write(args.output, lambda file: np.savetxt(file, scores, fmt="%.17g", header=header))
     report.tell_time()
     report.tell_written()
     return report.end(test.status.name == "INTERRUPTED", test.status.name != "TIME_LIMIT")
-
-
-def _save(test: Any, file: Any) -> None:
-    """The scores of all permutations, one a line."""
-    header = f"{test.scoring}, {test.score:.17g}, p {test.pvalue:.17g}"
-    np.savetxt(file, np.asarray(test.permutation_scores), fmt="%.17g", header=header)

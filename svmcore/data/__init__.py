@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, cast
 
 from svmcore._errors import InputError
 from svmcore.data.arrow import ARROW, PARQUET, read_arrow
@@ -85,17 +85,14 @@ def load_data(
         raise InputError(f'zero_based={zero_based!r} is not known; give True, False or "auto"')
     base = None if zero_based == "auto" else int(not zero_based)
     table = read(source, Wanted(label, header, (drop,) if isinstance(drop, (int, str)) else tuple(drop), base=base))
-    return (table.X if n_features is None else _wide(source, table.X, n_features)), table.y
-
-
-def _wide(source: Any, X: Any, n_features: Any) -> Any:
-    if isinstance(n_features, bool) or not isinstance(n_features, int) or n_features < 1:
+    X, asked = table.X, cast("Any", n_features)
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < 1):
         raise InputError(f"n_features={n_features!r} is not a positive whole number")
-    if X.shape[1] > n_features or (X.shape[1] < n_features and not hasattr(X, "indptr")):
-        raise InputError(f"{source} has {X.shape[1]:,} features, and n_features={n_features}")
-    if X.shape[1] < n_features:
-        X.resize(X.shape[0], n_features)
-    return X
+    if asked is not None and X.shape[1] != asked:
+        if X.shape[1] > asked or not hasattr(X, "indptr"):
+            raise InputError(f"{source} has {X.shape[1]:,} features, and n_features={n_features}")
+        X.resize(X.shape[0], asked)
+    return X, table.y
 
 
 def read(source: Any, wanted: Wanted) -> Table:

@@ -36,7 +36,16 @@ def encoded(
             continue
         category = known.get(title if layout.names else place)
         if category is None:
-            category = Category(place, title, _levels(name, words[k], title, wanted))
+            levels = np.unique(words[k][words[k] != ""]).tolist()
+            out = wanted.option("drop", title)
+            if not levels:
+                raise InputError(f"{name}: column {title!r} holds no value; leave it out with {out}")
+            if len(levels) > _MOST_LEVELS:
+                raise InputError(
+                    f"{name}: column {title!r} holds {len(levels):,} different words, too many for categories; leave it out "
+                    f"with {out}"
+                )
+            category = Category(place, title, tuple(levels))
         blocks.append(_one_hot(name, words[k], category, k, wanted))
         names += [f"{title}={level}" for level in category.levels]
         categories.append(category)
@@ -46,18 +55,6 @@ def encoded(
     distinct = None if layout.names is None or len(set(names)) < len(names) else tuple(names)
     label = None if layout.names is None or layout.label is None else layout.names[layout.label]
     return Table(X, y, distinct, label, known_rows, tuple(categories))
-
-
-def _levels(name: str, values: Array, title: str, wanted: Wanted) -> tuple[str, ...]:
-    levels = np.unique(values[values != ""]).tolist()
-    if not levels:
-        raise InputError(f"{name}: column {title!r} holds no value; leave it out with {wanted.option('drop', title)}")
-    if len(levels) > _MOST_LEVELS:
-        raise InputError(
-            f"{name}: column {title!r} holds {len(levels):,} different words, too many for categories; leave it out with "
-            + wanted.option("drop", title)
-        )
-    return tuple(levels)
 
 
 def _one_hot(name: str, values: Array, category: Category, column: int, wanted: Wanted) -> Array:

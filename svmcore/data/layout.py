@@ -105,9 +105,14 @@ def find_layout(name: str, lines: list[bytes], number: int, wanted: Wanted) -> L
     if header is None:
         header = _is_header(name, number, fields, rows, wanted)
     names = texts if header else None
-    layout = arranged(name, Layout(delimiter, width, None, names, words=_words(rows, width), wanted=wanted))
-    if names:
-        _check_names(name, number, layout)
+    columns = ([row[k] for row in rows if row[k].lower() not in MISSING] for k in range(width))
+    words = frozenset(k for k, column in enumerate(columns) if column and not any(map(_is_value, column)))
+    layout = arranged(name, Layout(delimiter, width, None, names, words=words, wanted=wanted))
+    nameless = next((k for k in layout.features if names and not names[k]), None)
+    if nameless is not None:
+        what = "this column has no name" if nameless else "the first column has no name, like the index of a data frame"
+        out = wanted.option("drop", nameless + 1)
+        fail(name, number, nameless + 1, f"{what}; leave it out with {out}, or give it a name")
     return layout
 
 
@@ -164,12 +169,6 @@ def _sample(lines: list[bytes], delimiter: bytes, width: int) -> list[list[bytes
 
 def _is_value(field: bytes) -> bool:
     return bool(NUMBER.match(field)) or field.lower() in MISSING or field.lower() in BOOLEAN
-
-
-def _words(rows: list[list[bytes]], width: int) -> frozenset[int]:
-    """The columns that hold words, and nothing else but gaps, in the lines looked at."""
-    columns = ([row[k] for row in rows if row[k].lower() not in MISSING] for k in range(width))
-    return frozenset(k for k, column in enumerate(columns) if column and not any(map(_is_value, column)))
 
 
 def _is_header(name: str, number: int, fields: list[bytes], rows: list[list[bytes]], wanted: Wanted) -> bool:
@@ -251,16 +250,3 @@ def _label(name: str, layout: Layout) -> int | None:
             )
         return others[0] if others else None
     return None if not kept or len(kept) == wanted.width else kept[-1]
-
-
-def _check_names(name: str, number: int, layout: Layout) -> None:
-    """Complain about a feature whose column has no name."""
-    assert layout.names is not None
-    for k in layout.features:
-        if layout.names[k]:
-            continue
-        what = "this column has no name"
-        if k == 0:
-            what = "the first column has no name, like the index of a data frame"
-        out = layout.wanted.option("drop", k + 1)
-        fail(name, number, k + 1, f"{what}; leave it out with {out}, or give it a name")

@@ -39,17 +39,15 @@ def read_npz(name: str, file: BinaryIO, wanted: Wanted) -> Table:
         raise InputError(
             f"{name} holds {shown(found.encode('utf-8', 'replace'))}; it needs X and y, or data, indices, indptr, shape and y"
         )
-    return Table(X, None if y is None else _labels(name, X, y))
-
-
-def _labels(name: str, X: Any, y: Array) -> Array:
+    if y is None:
+        return Table(X, None)
     if y.ndim != 1 or y.size != X.shape[0]:
         raise InputError(f"{name}: y has shape {y.shape} for {X.shape[0]} rows; it needs one label per row")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise InputError(f"{name}: y holds {y[~np.isfinite(y)][0]} in row {np.flatnonzero(~np.isfinite(y))[0] + 1}")
-    if y.dtype.kind in "SU":
-        return np.char.decode(y, "utf-8", "replace") if y.dtype.kind == "S" else y
-    return whole(y)
+    if y.dtype.kind == "S":
+        y = np.char.decode(y, "utf-8", "replace")
+    return Table(X, y if y.dtype.kind == "U" else whole(y))
 
 
 def _csr(name: str, read: Callable[[str, str], Array]) -> Any:

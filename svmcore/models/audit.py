@@ -153,8 +153,15 @@ def verify(
     cases = _cases(model, table, given_weights)
     audits = [_audited(case, tol, extra) for case in cases]
     worst = max(audits, key=lambda audit: audit._violation)
+    told, error = model.predict(table.X), None  # how predictions agree with the labels
+    if isinstance(model, Solution) and model.terms.loss == ONE_CLASS:
+        error = float((told < 0).mean())
+    elif table.y is not None and model.classes is None:
+        error = float(np.sqrt(np.mean((told - table.y) ** 2)))
+    elif table.y is not None and model.classes is not None:
+        error = float((told != _like(table.y, model.classes)).mean())
     return replace(
-        worst, error=_error(model, table), n_machines=len(audits),
+        worst, error=error, n_machines=len(audits),
         found=sum(audit.found for audit in audits), n_support=sum(audit.n_support for audit in audits),
     )  # fmt: skip
 
@@ -350,14 +357,3 @@ def _keys(X: Any, digits: int | None) -> list[bytes]:
     columns = X.indices.astype(np.int64)
     ends = X.indptr.tolist()
     return [columns[a:b].tobytes() + values[a:b].tobytes() for a, b in pairwise(ends)]
-
-
-def _error(model: Solution | Machines, table: Table) -> float | None:
-    found = model.predict(table.X)
-    if isinstance(model, Solution) and model.terms.loss == ONE_CLASS:
-        return float((found < 0).mean())
-    if table.y is None:
-        return None
-    if model.classes is None:
-        return float(np.sqrt(np.mean((found - table.y) ** 2)))
-    return float((found != _like(table.y, model.classes)).mean())
