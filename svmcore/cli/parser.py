@@ -96,11 +96,6 @@ def _gammas(text: str) -> float | str | list[float | str]:
 _gammas.__name__ = "gamma"
 
 
-def _column(text: str) -> int | str:
-    """A column's name, or its number; which one is seen in the file. -1: the last."""
-    return -1 if text == "-1" else text
-
-
 def _folds(text: str) -> int | str:
     if text != "loo" and not (text.isdecimal() and text.isascii()):
         raise ValueError(text)
@@ -173,8 +168,8 @@ _CATEGORICAL = _opt(
     "CSV: columns of words to make features of, a,b; or words: all of them. The model keeps them for predict",
     metavar="COLUMNS", action="append", default=[])
 _COLUMNS = (
-    _opt("--label", "CSV: the column of labels, its name or its number from 1 (default: the last)", _column, "COLUMN",
-            default=-1),
+    _opt("--label", "CSV: the column of labels, its name or its number from 1 (default: the last)",
+            lambda text: -1 if text == "-1" else text, "COLUMN", default=-1),
     _switch("--header", "CSV: the first line names the columns, or does not", argparse.BooleanOptionalAction),
     _opt("--drop", "CSV: columns to leave out, names or numbers: a,b", metavar="COLUMNS", action="append", default=[]),
 )

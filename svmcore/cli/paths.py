@@ -72,7 +72,12 @@ def path(args: argparse.Namespace) -> int:
     report.tell_time()
     if report.written:
         report.tell_written()
-    report.tell("next", _next(args, best, report.written))
+    following = "choose C by data that were not trained on: the same with --cv 5, or with --test DATA"
+    if best is not None and args.output:
+        following = f"svmcore predict {quote(report.written[0])} DATA -C {best:.6g}{retyped(args, reading=True)}"
+    elif best is not None:  # a C is recommended only where other data speak for it
+        following = f"svmcore train {quote(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
+    report.tell("next", following)
     return report.end(report.interrupted, exact and found.ended == "done")
 
 
@@ -137,15 +142,6 @@ def _judged(
         save = functools.partial(save_overview, found, title=os.path.basename(args.data), curves=curves)
         report.phase("picture", lambda **_: report.draw(args.plot, save))
     return best
-
-
-def _next(args: argparse.Namespace, best: float | None, written: list[str]) -> str:
-    """What to type next; a C is recommended only where other data speak for it."""
-    if best is None:
-        return "choose C by data that were not trained on: the same with --cv 5, or with --test DATA"
-    if args.output:
-        return f"svmcore predict {quote(written[0])} DATA -C {best:.6g}{retyped(args, reading=True)}"
-    return f"svmcore train {quote(args.data)} -C {best:.6g}{retyped(args)} -o model.npz"
 
 
 def demo(args: argparse.Namespace) -> int:

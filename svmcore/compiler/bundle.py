@@ -88,16 +88,6 @@ def missing(features: str) -> list[str]:
 # ---- where bundles are, and which of them fit ------------------------------------------------------------------------
 
 
-def _candidates() -> list[Path]:
-    """The file that the user names, even if it is none; else those of the installed package."""
-    named = os.environ.get(NAMED)
-    if named is not None:
-        return [Path(named)] if named else []
-    found = importlib.util.find_spec(PACKAGE)
-    folders = found.submodule_search_locations if found else None
-    return sorted(file for folder in folders or [] for file in Path(folder).glob(f"*{SUFFIX}"))
-
-
 _reasons: dict[Path, str] = {}
 _told: set[Path] = set()
 
@@ -140,7 +130,13 @@ def _opened(file: Path, compiler: str) -> Bundle | str:
 @functools.cache
 def fitting(compiler: str) -> list[tuple[Path, Bundle]]:
     """The bundles that fit, those that use most of the processor first. Where there is none, each leaves a word."""
-    opened = [(file, _opened(file, compiler)) for file in _candidates()]
+    named = os.environ.get(
+        NAMED
+    )  # the file that the user names, even if it is none; else those of the installed package
+    found_package = importlib.util.find_spec(PACKAGE) if named is None else None
+    folders = (found_package.submodule_search_locations if found_package else None) or []
+    files = sorted(file for folder in folders for file in Path(folder).glob(f"*{SUFFIX}"))
+    opened = [(file, _opened(file, compiler)) for file in ([Path(named)] if named else files)]
     found = [(file, bundle) for file, bundle in opened if isinstance(bundle, Bundle)]
     for file, why in opened:
         if isinstance(why, str) and not found:

@@ -17,7 +17,7 @@ from svmcore._keywords import TOL
 from svmcore.base.door import entered
 from svmcore.cv.left_out import sigmoids
 from svmcore.distributed.answer import PartsSolution, by_blocks
-from svmcore.distributed.setup import Setup, setup
+from svmcore.distributed.setup import setup
 from svmcore.distributed.training import solved
 from svmcore.estimators import _sklearn as sk
 from svmcore.estimators._fitted import Fitted, Shown
@@ -55,10 +55,14 @@ class _PartsEstimator(sk.BaseEstimator):  # type: ignore[misc]
         """Train over the parts of X: collections of dask, files, arrays; see `svmcore.distributed.train_linear`."""
         problem = setup(X, y, sample_weight, self.losses, self.get_params(deep=False), several=True)
         labels = problem.task.labels
-        several = labels is not None and len(labels) > 2
+        several, machines = labels is not None and len(labels) > 2, [problem]
         try:
-            machines = enumerate(_of_classes(problem, self.strategy) if several else [problem])
-            solutions = [solved(each._replace(begun=k and problem.control.seconds)) for k, each in machines]
+            for k, part in enumerate(division(len(labels), self.strategy).parts if several else ()):
+                pair = labels[part.minus[0]] if len(part.minus) == 1 else None, labels[part.plus[0]]
+                ledger = problem.ledger.of_machine(k, [None if label is None else str(label) for label in pair])
+                own = problem._replace(task=problem.task._replace(classes=pair), ledger=ledger)
+                machines = [*(machines if k else []), own]
+            solutions = [solved(each._replace(begun=k and problem.control.seconds)) for k, each in enumerate(machines)]
         finally:
             problem.engine.close()
         for name in [name for name in vars(self) if _is_found(name)]:
@@ -216,18 +220,6 @@ class _PartsVectors(Shown, _PartsEstimator):
     def support_(self) -> Any:
         """The rows of the support vectors, by class; rows of all parts are counted one after the other."""
         return self._known.support
-
-
-def _of_classes(problem: Setup, strategy: str) -> list[Setup]:
-    """A problem for every pair of classes, or for every class against the rest."""
-    labels = problem.task.labels
-    found: list[Setup] = []
-    for part in division(len(labels), strategy).parts:
-        minus = labels[part.minus[0]] if len(part.minus) == 1 else None
-        pair = minus, labels[part.plus[0]]
-        ledger = problem.ledger.of_machine(len(found), [None if label is None else str(label) for label in pair])
-        found.append(problem._replace(task=problem.task._replace(classes=pair), ledger=ledger))
-    return found
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

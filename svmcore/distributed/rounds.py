@@ -117,19 +117,15 @@ class Rounds:
             betas = engine.run(scan.start, [(part, share, problem.tol, left, threads) for part in self.parts])
         else:
             betas = engine.run(scan.unpack, [(stored[f"part_{k}"],) for k in range(P)])
-            self._check(betas)
+            found = engine.total(engine.run(scan.balance, self.pairs(betas)))
+            outside, total, size = found.totals.tolist()
+            if outside or (self.task.equality and abs(total) > BALANCE * size):
+                raise InputError(
+                    f"checkpoint={problem.ledger.path!r} holds a point that this problem does not allow; "
+                    "delete the file, or name another"
+                )
             self.first_round = int(stored["round"])
         self.sum_up(betas, exact=self.exact)
-
-    def _check(self, betas: list[Any]) -> None:
-        """Refuse a checkpoint whose point is not one of this problem."""
-        found = self.engine.total(self.engine.run(scan.balance, self.pairs(betas)))
-        outside, total, size = found.totals.tolist()
-        if outside or (self.task.equality and abs(total) > BALANCE * size):
-            raise InputError(
-                f"checkpoint={self.problem.ledger.path!r} holds a point that this problem does not allow; "
-                "delete the file, or name another"
-            )
 
     def sum_up(self, betas: list[Any], *, exact: bool) -> None:
         """Compute all fields from all supports: the one exchange of everybody with everybody."""

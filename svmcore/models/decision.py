@@ -127,8 +127,13 @@ class Decision:
     @cached_property
     def weights(self) -> FloatArray:
         """One weight per feature: the linear machine itself."""
+        support, coef = self.support, self.coef
         with one_blas_thread:
-            return np.asarray(_centred(self.support, self.coef).T @ self.coef)
+            if not self.sparse and abs(float(coef.sum())) <= _BALANCED * float(np.abs(coef).sum()):
+                mean, energy = support.mean(axis=0), float(np.vdot(support, support))
+                if energy - len(support) * float(mean @ mean) < _OFF_CENTRE * energy:  # far from zero: time stamps, say
+                    support = support - mean
+            return np.asarray(support.T @ coef)
 
     def _packed(self, X: Any) -> Points:
         return sparse_points(X, None) if self.sparse else dense_points(X, np.arange(X.shape[0]))
@@ -179,12 +184,3 @@ class Decision:
     def _of_products(self, values: FloatArray) -> float:
         """The sum of kernel values, from the products of a row with every support vector."""
         return float(self._facts.value(self.kernel, values) @ self.coef)
-
-
-def _centred(support: Any, coef: FloatArray) -> Any:
-    """Support vectors far from zero (time stamps, say) moved to their mean, where that changes nothing but the rounding."""
-    if is_sparse(support) or abs(float(coef.sum())) > _BALANCED * float(np.abs(coef).sum()):
-        return support
-    mean, energy = support.mean(axis=0), float(np.vdot(support, support))
-    far = energy - len(support) * float(mean @ mean) < _OFF_CENTRE * energy
-    return support - mean if far else support

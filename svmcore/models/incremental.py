@@ -65,15 +65,6 @@ def signed(solution: Solution) -> FloatArray:
     return coef
 
 
-def _warm(training: Training, coef: FloatArray, n_threads: int) -> Solution:
-    """Solve the training problem exactly from signed coefficients."""
-    problem = _problem(training)
-    run = _exact_run(training.tol, n_threads)._replace(
-        alpha0=coef if problem.classes is None else np.abs(coef), options={"scan": "max"} if coef.any() else {}
-    )
-    return fit(problem, run, control_of(None, None, 0), training._replace(kept=None))
-
-
 def _exact_run(tol: float, n_threads: int) -> Run:
     return Run(
         solver="simple", tol=tol, stopping="kkt", max_iter=-1, cache_bytes=border.cache_bytes(None),
@@ -196,9 +187,12 @@ def _changed(solution: Solution, training: Training, keep: IntArray) -> Solution
                 old = _Kept(problem, active_set(problem, start, K, own.tol, control))
             moved = _move(old, training, keep, solution)
     if moved is None:
-        coef = np.zeros(training.X.shape[0])
+        problem, coef = _problem(training), np.zeros(training.X.shape[0])
         coef[: len(keep)] = signed(solution)[keep]
-        return _warm(training, coef, solution.n_threads)
+        run = _exact_run(training.tol, solution.n_threads)._replace(
+            alpha0=coef if problem.classes is None else np.abs(coef), options={"scan": "max"} if coef.any() else {}
+        )
+        return fit(problem, run, control_of(None, None, 0), training._replace(kept=None))
     return moved
 
 
