@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from repeats import seeds
 
+from svmcore.compiler.jit import DISABLED
 from svmcore.path import curve_jit, middle_jit
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.path.log_jit import KNOTS as KNOTS_SO_FAR
@@ -301,7 +302,7 @@ def test_a_path_of_one_knot_rests_there():
 
 @pytest.mark.parametrize("sides", ["below", "above", "both"])
 @pytest.mark.parametrize("begin", [np.inf, 3.0])
-@seeds(20)
+@seeds(6 if DISABLED else 20)
 def test_corners_are_where_the_largest_or_the_smallest_line_changes(sides, begin, seed):
     rng = np.random.default_rng(seed)
     slope, rest = rng.integers(-3, 4, 12).astype(float), rng.normal(size=12)

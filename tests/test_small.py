@@ -517,9 +517,9 @@ def test_where_pair_steps_crawl_free_variables_move_together():
     batch.solve(1e-3, 1)
     found = batch.outcome(0, 1e-3)
     assert found is not None
-    plain = svmcore.train_svc(K, y, 1e4, kernel="precomputed", solver="smo", tol=1e-5)
-    assert -found.objective == pytest.approx(-plain.objective, rel=1e-4)
-    assert found.n_iter < 0.5 * plain.n_iter
+    other = svmcore.train_svc(K, y, 1e4, kernel="precomputed", solver="interior", tol=1e-6)
+    assert found.objective == pytest.approx(other.objective, rel=1e-9)
+    assert found.n_iter < 9000  # SMO takes 18,000
     shares = small.with_nu(
         K, small.joined([(formulations.svc(y, np.ones(80), "hinge", True), small.spans_of(qp.point))]), [0.73], 1e-3, 1
     )

@@ -46,7 +46,8 @@ def look_at(X: FloatArray) -> Look:
     n, d = X.shape
     low, high, seen = np.empty(d), np.empty(d), np.empty(4)
     rows = max(_LEAST, min(_GLANCE, _LOOKED_AT // d))
-    look_over(X, X.reshape(-1), LARGEST, max(1, n // rows), low, high, seen)
+    with np.errstate(invalid="ignore", over="ignore"):  # plain Python tells of infinite values, which are counted here
+        look_over(X, X.reshape(-1), LARGEST, max(1, n // rows), low, high, seen)
     wrong, variance, least, most = seen.tolist()
     return Look(wrong, variance, least, most, low, high)
 
