@@ -22,7 +22,7 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
     """CPU seconds of one |SV| x n kernel block times a vector by our fused tile, one thread."""
     from svmcore._types import LANES
     from svmcore.kernel.matrix import KernelMatrix
-    from svmcore.kernel.tiles import OracleTiles, make_tiles
+    from svmcore.kernel.tiles import DenseTiles, OracleTiles, make_tiles
     from svmcore.train.forms import svc_problem, svr_problem
 
     if problem.epsilon is not None:
@@ -32,6 +32,8 @@ def kernel_block(problem: Problem, n_sv: int) -> float:
     K = KernelMatrix(form.X, form.spec.kernel, form.spec.function, cache_bytes=0, n_threads=1)
     tiles = make_tiles(K, centred=problem.fit_intercept)
     assert not isinstance(tiles, OracleTiles)
+    if isinstance(tiles, DenseTiles):
+        tiles.form = None  # from values, though their sum may be a polynomial
     rows = min(max(n_sv, 1), _MOST_ROWS, problem.n)
     index = np.sort(np.random.default_rng(0).choice(problem.n, rows, replace=False))
     field, coef = np.zeros(-(-K.n // LANES) * LANES), np.ones(rows)

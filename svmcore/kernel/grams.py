@@ -166,32 +166,31 @@ class Tiles:
         elif self._kept is not None and not self.exact_products:
             self._add_kept(points, coef, field)
         elif not self._add_columns(points, coef, field, np.float32):
-            self._add(points, coef, field, single=True)
+            self.add_values(points, coef, field, single=True)
 
     def add_exactly(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """`add` in float64."""
         if self.linear:
             self._add_linear(points, coef, field)
         elif not self._add_columns(points, coef, field, np.float64):
-            self._add(points, coef, field, single=False)
-
-    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """`add` or `add_exactly` from the data. In place: field."""
-        self.add_values(points, coef, field, single=single)
+            self.add_values(points, coef, field, single=False)
 
     def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """field += K[:, points] coef, from a kernel value for each pair, which is not stored. In place: field."""
+        """`add` or `add_exactly` from the data. In place: field."""
         raise NotImplementedError
 
     def _add_kept(self, points: IntArray, coef: FloatArray, field: FloatArray) -> None:
         """`add` from the kept matrix. In place: field."""
-        kept, weights, size = self._kept, coef.astype(np.float32), loops.STRETCH
+        assert self._kept is not None
+        self._add_stored(self._kept, points, coef, field)
+
+    def _add_stored(self, stored: Real, rows: IntArray, coef: FloatArray, field: FloatArray) -> None:
+        """field += coef' stored[rows]. In place: field."""
+        weights, size = coef.astype(stored.dtype), loops.STRETCH
         split(
-            lambda a, b: loops.add_rows(kept, points, weights, a * size, min(b * size, self.n), field),
-            -(-self.n // size),
-            _READ * len(points) * self.n,
-            self.n_threads,
-        )
+            lambda a, b: loops.add_rows(stored, rows, weights, a * size, min(b * size, self.n), field),
+            -(-self.n // size), _READ * len(rows) * self.n, self.n_threads,
+        )  # fmt: skip
 
     def _opened(self, dtype: Any) -> ColumnStore | None:
         """The column store of this number type, if columns are worth keeping. One of another type makes way for it."""
@@ -215,16 +214,12 @@ class Tiles:
             return False
         slots, computed = store.fetch(points)
         self.n_evals += computed * self.n
-        known, size = slots >= 0, loops.STRETCH
-        rows, weights = slots[known], coef[known].astype(dtype)
-        split(
-            lambda a, b: loops.add_rows(store.rows, rows, weights, a * size, min(b * size, self.n), field),
-            -(-self.n // size), _READ * len(rows) * self.n, self.n_threads,
-        )  # fmt: skip
+        known = slots >= 0
+        self._add_stored(store.rows, slots[known], coef[known], field)
         if self.offset:
             field += self.offset * coef[known].sum()
         if not known.all():
-            self._add(points[~known], coef[~known], field, single=dtype == np.float32)
+            self.add_values(points[~known], coef[~known], field, single=dtype == np.float32)
         return True
 
     def _gram_of_columns(self, store: ColumnStore, slots: IntArray, points: IntArray, dtype: Any) -> Real:

@@ -215,15 +215,13 @@ class RoughProduct:
 
     def _error(self, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
         """How far the value of each target may be off, whatever its kernel values are."""
-        if facts_of(self.kernel).exponential and not near:  # one far target spoils no bound but its own
-            meets = np.maximum(sizes, self.largest)
-            norms = meets if self.kernel.kind == KernelKind.LAPLACIAN else np.sqrt(meets)
-            each = exponential_error(self.width, norms) + SUMMED * ROUNDING
-            return np.asarray(float(self.coef.sum()) * each)
-        ours, theirs = (self._factors(part, largest, near=near) for part in (sizes, self.sizes))
-        return float(self.coef @ theirs) * ours
 
-    def _factors(self, sizes: FloatArray, largest: float, *, near: bool) -> FloatArray:
-        """`error_factors`, with the roundings of the sum."""
-        each = error_factors(self.kernel, self.width, sizes, largest, near=near)
-        return np.asarray(np.sqrt(each**2 + SUMMED * ROUNDING * _largest_values(self.kernel, sizes)))
+        def factors(sizes: FloatArray) -> FloatArray:
+            each = error_factors(self.kernel, self.width, sizes, largest, near=near)
+            return np.asarray(np.sqrt(each**2 + SUMMED * ROUNDING * _largest_values(self.kernel, sizes)))
+
+        if near or not facts_of(self.kernel).exponential:
+            return float(self.coef @ factors(self.sizes)) * factors(sizes)
+        meets = np.maximum(sizes, self.largest)  # one far target spoils no bound but its own
+        norms = meets if self.kernel.kind == KernelKind.LAPLACIAN else np.sqrt(meets)
+        return np.asarray(float(self.coef.sum()) * (exponential_error(self.width, norms) + SUMMED * ROUNDING))

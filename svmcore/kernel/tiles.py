@@ -100,25 +100,20 @@ class DenseTiles(Tiles):
 
     def _columns_of(self, points: IntArray, *, single: bool) -> Real:
         """Some of the points as panels."""
-        source = self._source(single=single)
         if len(points) == self.n and (np.diff(points) == 1).all():
-            return source
+            return self._tile(single=single)[1]
         if not single:
             return self.K.panels(points)  # type: ignore[no-any-return]
         count = -(-len(points) // LANES)
-        out = lent("some", (count, *source.shape[1:]), np.float32)
+        out = lent("some", (count, *self.panels.shape[1:]), np.float32)
         self._pack(points, out, np.empty(count * LANES))
         if self.last is not None and self.single_shape is self.shape:
             out[:, -1] = 0.0
         return out
 
-    def _shape(self, *, single: bool) -> vector.Shape:
-        """The tile of a number type."""
-        return self.single_shape if single else self.K.shape
-
-    def _source(self, *, single: bool) -> Real:
-        """The points as that tile reads them."""
-        return self.panels if single else self._doubles
+    def _tile(self, *, single: bool) -> tuple[vector.Shape, Real]:
+        """The tile of a number type, and the points as it reads columns."""
+        return (self.single_shape, self.panels) if single else (self.K.shape, self._doubles)
 
     @cached_property
     def _doubles(self) -> FloatArray:
@@ -147,11 +142,7 @@ class DenseTiles(Tiles):
     def _store(self, points: IntArray, out: Real) -> None:
         """Columns of the points, without the offset, in the type of `out`. In place: out, whole row groups of it."""
         single = out.dtype == np.float32
-        shape, source, packed = (
-            self._shape(single=single),
-            self._source(single=single),
-            self._rows(points, single=single),
-        )
+        (shape, source), packed = self._tile(single=single), self._rows(points, single=single)
         split(
             lambda a, b: loops.store_block(shape, packed, source, False, a, b, out),
             len(source), packed.nbytes / 4.0 * len(source) * LANES, self.n_threads,
@@ -161,7 +152,7 @@ class DenseTiles(Tiles):
         """As `Tiles._compute`."""
         single = out.dtype != np.float64
         packed, panels = self._rows(points, single=single), self._columns_of(points, single=single)
-        shape, half = self._shape(single=single), panels.shape[1] >= WIDE
+        shape, half = self.single_shape if single else self.K.shape, panels.shape[1] >= WIDE
         share = split_falling if half else split
         share(
             lambda a, b: loops.store_block(shape, packed, panels, half, a, b, out),
@@ -169,23 +160,15 @@ class DenseTiles(Tiles):
         )  # fmt: skip
         return self._finish(out, len(points), half=half)
 
-    def _add(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """As `Tiles._add`. A kernel of few monomials is summed by them."""
-        if self.form is None:
-            self.add_values(points, coef, field, single=single)
-            return
-        chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
-        packing.gather_panels(self.form, points, chosen)
-        add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
-        field += self.offset * coef.sum()
-
     def add_values(self, points: IntArray, coef: FloatArray, field: FloatArray, *, single: bool) -> None:
-        """As `Tiles.add_values`."""
-        panels, packed, shape = (
-            self._source(single=single),
-            self._rows(points, single=single),
-            self._shape(single=single),
-        )
+        """As `Tiles.add_values`. A kernel of few monomials is summed by them."""
+        if self.form is not None:
+            chosen = np.empty((-(-len(points) // LANES), *self.form.shape[1:]))
+            packing.gather_panels(self.form, points, chosen)
+            add_form(self.K.kernel, self.form, chosen, coef, self.n_threads, field)
+            field += self.offset * coef.sum()
+            return
+        (shape, panels), packed = self._tile(single=single), self._rows(points, single=single)
         weights = packed_weights(packed, coef)
         split(
             lambda a, b: loops.add_block(shape, packed, weights, panels, a, b, field),

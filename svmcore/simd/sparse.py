@@ -86,10 +86,10 @@ def _sparse_row(
         odd, last = b.and_(count, integer(1)), b.sub(count, integer(1))
         sums = emit_for(b, odd, 1, sums, lambda _, sums: one_entry(last, sums))
     if byte:
-        part = [ir.Constant(ir.VectorType(ir.IntType(32), lanes.count), range_) for range_ in _ranges(lanes.count)]
-        empty = ir.Constant(bytes_, ir.Undefined)
-        counts = [b.zext(b.shuffle_vector(sums[0], empty, mask), lanes.wholes) for mask in part]
-        sums = [b.uitofp(c, lanes.vector) for c in counts]
+        empty, places = ir.Constant(bytes_, ir.Undefined), ir.VectorType(ir.IntType(32), lanes.count)
+        starts = range(0, bytes_.count, lanes.count)
+        parts = [ir.Constant(places, list(range(start, start + lanes.count))) for start in starts]
+        sums = [b.uitofp(b.zext(b.shuffle_vector(sums[0], empty, part), lanes.wholes), lanes.vector) for part in parts]
     if shape is not Rbf and shape is not Laplacian:
         return [_kernel_value(lanes, shape, shape_value, dot) for dot in sums]
     shared = lanes.constant(-1.0 if shape is Laplacian and not byte else -2.0)
@@ -101,10 +101,6 @@ def _sparse_row(
         distance = lanes.fma(shared, sums[v], b.fadd(own, other))
         values.append(lanes.exp2_minus(b.fmul(lanes.larger(distance, lanes.constant(0.0)), scale)))
     return values
-
-
-def _ranges(count: int) -> list[list[int]]:
-    return [list(range(v * count, (v + 1) * count)) for v in range(REGISTERS)]
 
 
 def _emit_add_sparse_tile(builder, kinds, shape, csr, points, span, panel, table, norms, column, coef, out):
@@ -193,12 +189,15 @@ def spread_all(columns, panels):
 
 
 @jit
-def _spread(columns, p, table, panel):
-    """Spread panel p of sparse columns out to dense rows, one for each feature that occurs in it. In place: table, panel.
+def _enter(columns, p, table, panels):
+    """The index in `panels` at which panel p of the columns is.
 
-    `table` then has the row of each of these features. Row 0 stays for all others.
+    With a table the panel is put into the first place now, a row for each feature that occurs in it. The table then has the
+    rows of these features. Row 0 stays for all others. In place: table, panels.
     """
-    csr, points = columns.csr, columns.points
+    if table is None:
+        return p
+    csr, points, panel = columns.csr, columns.points, panels[0]
     used = 0
     for lane in range(min(LANES, points.shape[0] - p * LANES)):
         point = points[p * LANES + lane]
@@ -210,26 +209,6 @@ def _spread(columns, p, table, panel):
                 for j in range(LANES):
                     panel[used, j] = 0
             panel[table[feature], lane] = csr.data[e]
-
-
-@jit
-def _forget(columns, p, table):
-    """Undo what `_spread` did to the table. In place: table."""
-    csr, points = columns.csr, columns.points
-    for t in range(p * LANES, min((p + 1) * LANES, points.shape[0])):
-        for e in range(csr.indptr[points[t]], csr.indptr[points[t] + 1]):
-            table[csr.indices[e]] = 0
-
-
-@jit
-def _enter(columns, p, table, panels):
-    """The index in `panels` at which panel p of the columns is. With a table the panel is put into the first place now.
-
-    In place: table, panels.
-    """
-    if table is None:
-        return p
-    _spread(columns, p, table, panels[0])
     return 0
 
 
@@ -237,7 +216,10 @@ def _enter(columns, p, table, panels):
 def _leave(columns, p, table):
     """Clear what `_enter` put into the table. In place: table."""
     if table is not None:
-        _forget(columns, p, table)
+        csr, points = columns.csr, columns.points
+        for t in range(p * LANES, min((p + 1) * LANES, points.shape[0])):
+            for e in range(csr.indptr[points[t]], csr.indptr[points[t] + 1]):
+                table[csr.indices[e]] = 0
 
 
 @jit
