@@ -344,7 +344,10 @@ def random_nu(seed: int) -> None:
             assert nu < least <= most * (1 + 1e-9)
             assert f"the share is still {least:.4g} at C=" in out_of_reach[0]
             size = np.square(X).sum() / n if kernel == "linear" else 1.0
-            assert machine.C * size * share.max() >= 99.9
+            if machine.C * size * share.max() < 99.9:  # what larger ones would change is not waited for
+                assert machine.C * size * share.max() >= 9.99
+                larger = svmcore.train_svc(X, y, 10.0 * machine.C, **form)
+                assert larger.alpha.sum() / (larger.C * share.sum()) >= 0.95 * least
             return
         found = machine.alpha.sum() / (machine.C * share.sum())
         assert found == pytest.approx(nu, rel=1e-9)
@@ -412,18 +415,41 @@ def test_a_nu_below_what_small_overlapping_classes_allow_is_not_searched_for(mon
 
 
 @pytest.mark.compiled
-def test_a_nu_that_no_cost_will_reach_is_given_up_after_two_fits():
+def test_a_nu_that_no_cost_will_reach_is_given_up_after_three_fits(monkeypatch):
     """Two costs and their shares foretell which cost would have share nu: larger ones than this crawl."""
+    monkeypatch.setattr("svmcore.train.auto.is_small", lambda *_, **__: False)
     rng = np.random.default_rng(0)
     y = np.where(np.arange(800) % 2, 1, -1)
     X = 3.0 * rng.normal(size=(800, 2)) + np.outer(y, [1.5, 0.0])
-    with pytest.warns(
-        svmcore.ConvergenceWarning, match=r"nu=0.3 is out of reach: the share is still 0\.6\d+ at C=800,"
-    ):
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"nu=0.3 is out of reach: the share is still 0\.6\d+ at C=64,"):
         machine = svmcore.train_svc(X, y, nu=0.3, gamma=0.05)
-    assert machine.stats["fits"] == 2
+    assert machine.stats["fits"] == 3
     assert machine.converged
     assert machine.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
+def test_one_fit_of_few_features_says_whether_a_nu_is_within_reach(monkeypatch):
+    """An interior point takes as long for any C. Two points that are close to one another do not keep a nu away."""
+    monkeypatch.setattr("svmcore.train.auto.is_small", lambda *_, **__: False)
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(800) % 2, 1, -1)
+    X = rng.normal(size=(800, 2)) + np.outer(y, [1.0, 0.0])
+    with pytest.warns(svmcore.ConvergenceWarning, match=r"nu=0.1 is out of reach: the share is still 0\.\d+ at C="):
+        machine = svmcore.train_svc(X, y, nu=0.1, kernel="linear")
+    least = machine.alpha.sum() / (machine.C * 800)
+    assert machine.stats["fits"] == 1
+    large = svmcore.train_svc(X, y, 1e4, kernel="linear")
+    assert least <= large.alpha.sum() / (1e4 * 800)
+    near = svmcore.train_svc(X, y, nu=least + 1e-3, kernel="linear")
+    assert near.alpha.sum() == pytest.approx((least + 1e-3) * near.C * 800, rel=1e-9)
+    X = X + np.outer(y, [5.0, 0.0])
+    X[0], X[1] = [0.0, 0.0], [0.01, 0.0]
+    found = svmcore.train_svc(X, y, nu=0.005, kernel="linear")
+    assert found.alpha.sum() == pytest.approx(0.005 * found.C * 800, rel=1e-9)
+    for one in (machine, near, found):
+        assert one.converged
+        assert one.kkt_violation <= 1e-3
 
 
 @pytest.mark.compiled

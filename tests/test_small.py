@@ -291,6 +291,26 @@ def test_a_batch_of_shares_has_each_of_them_or_the_machine_of_the_least():
     assert shares[2] == pytest.approx(0.05, rel=1e-10)
 
 
+def test_a_share_that_hardly_falls_any_more_is_not_waited_for():
+    """Of classes that overlap, the machine of a tenth of the largest C has nearly the same share."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    qp = formulations.svc(np.where(X[:, 0] + rng.normal(size=60) > 0.0, 1.0, -1.0), np.ones(60), "hinge", True)
+    K = KernelMatrix(X, Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 1, 0.0), cache_bytes=1 << 20)
+    size = float(K.diagonal.mean())
+    alone = small.joined([(qp, small.spans_of(qp.point))])
+    ((t, found),) = small.with_nu(gram_of(K), alone, [0.02], 1e-6, 1)
+    assert t == pytest.approx(size / 10.0, rel=1e-12)
+    ((first, none),) = small.with_nu(gram_of(K), alone, [0.02], 1e-6, 1, small.PATIENCE._replace(most=40))
+    assert none is None  # too few steps even for a C of one
+    assert first == pytest.approx(size, rel=1e-12)
+    there = qp._replace(lower=qp.lower / t, upper=qp.upper / t)
+    agrees(there, K, found, 1e-6)
+    far = small.at_once(there._replace(lower=10.0 * there.lower, upper=10.0 * there.upper), K, np.zeros(60), 1e-6)
+    assert far is not None
+    assert np.abs(found.beta).sum() == pytest.approx(0.1 * np.abs(far.beta).sum(), rel=0.03)
+
+
 def test_sums_of_both_sides_of_a_tube():
     X, qps = problems()
     qp, K = qps["numbers"], matrix(X, KernelKind.RBF)

@@ -51,7 +51,9 @@ FIRST, RETURNS = 0.1, 6
 # 1 / C up to which a first look takes it for zero, relative to the kernel's diagonal and the largest weight.
 LOST = 1e-4
 LARGE, LARGER = 1e2, 1e4  # C in these terms that stands for all that are larger, and how much larger it may become
-BRIEF = 3  # pair steps for each variable that this may take
+GROWTH, MUCH_LARGER = 10.0, 3  # C begins at a hundredth of that and grows by this factor; the last of its turns
+SLOW = 0.02  # share of the sum of |beta| below which what all larger C would change is not waited for
+BRIEF = 3  # pair steps for each variable that the much larger C may take
 EXACT = 1e-13  # relative difference of a share from the largest one that is rounding
 
 
@@ -247,33 +249,43 @@ def _free_at(work, own, least):
 
 @jit
 def _of_large_cost(source, work, dual, desk, own, least, t, tol, patience):
-    """The machine of C = 1 / t, or of a much larger one where that takes few steps. Returns its 1 / C.
+    """The machine of C = 1 / t, of a smaller one that says nearly the same, or of a much larger one. Returns its 1 / C.
 
-    Without a variable at its bound it is the machine of every larger C, so one of these has the sum of |beta| that `least` is
-    for C = 1. In place: all but the problem.
+    C grows as long as the share falls, which is nearly a straight line over 1 / C where classes overlap. The much larger one
+    is tried where that takes few steps. A machine without a variable at its bound is that of every larger C, so one of these
+    has the sum of |beta| that `least` is for C = 1. In place: all but the problem.
     """
     m, beta, told, steps = work.beta.shape[0], work.beta, dual.told, dual.told[STEPS]
     for k in range(m):
         beta[k] = 0.0
-    turn, allowed = 0, patience
+    here, kept, before, turn, each, more = GROWTH * GROWTH * t, 0.0, 0.0, 0, patience.each, patience.more
     while True:
-        _boxed(work, own, t if turn != 1 else t / LARGER)
+        _boxed(work, own, here)
+        allowed = Patience(each, more, max(patience.most - np.int64(steps), 0), patience.rounds)
         _solve(None, None, source, source, work, dual, desk, tol, allowed)
         steps += told[STEPS]
         total, free = _free_at(work, own, least)
-        there = told[VIOLATION] <= tol and told[BITS] == 0.0
-        if turn == 0 and there and free == 0.0:
+        share = total * here
+        if told[VIOLATION] <= tol and told[BITS] == 0.0 and (free > 0.0 or share >= least):
+            if free > 0.0 or turn == MUCH_LARGER:
+                break
             for k in range(m):
                 own.kept[k] = beta[k]
-            turn, allowed = 1, Patience(BRIEF, 0, min(BRIEF * m, patience.most), patience.rounds)
-        elif turn == 1 and (not there or (free == 0.0 and total * t < LARGER * least)):
+            kept = here
+            slow = turn == 1 and before - share <= SLOW * (GROWTH - 1.0) * share and share < before * (1.0 - EXACT)
+            turn = MUCH_LARGER if slow else turn + 1
+            here = t / LARGER if turn == MUCH_LARGER else here / GROWTH
+            before = share
+            if turn == MUCH_LARGER:
+                each, more = BRIEF, 0
+        elif kept > 0.0:
             for k in range(m):
                 beta[k] = own.kept[k]
-            turn, allowed = 2, Patience(0, 0, 0, 0)
+            here, kept, turn, each, more = kept, 0.0, MUCH_LARGER, 0, 0
         else:
             break
     told[STEPS] = steps
-    return free if free > 0.0 else t / LARGER if turn == 1 else t
+    return free if free > 0.0 else here
 
 
 @jit

@@ -233,6 +233,9 @@ class _NuSearch:
     ) -> None:
         self.line, self.K, self.nu, self.run, self.control, self.solve = line, K, nu, run, control, solve
         self.fits = self.n_iter = 0
+        self.steady = (
+            not line.tube and run.solver == solvers.AUTO and auto.choose(line.qp, K, warm=False)[0] == "interior"
+        )
         none = np.zeros(len(line.qp.c), bool)
         self.less = _End(line.nothing, np.zeros(len(none)), 0.0, none, none)
         self.before: _End | None = None  # the last one, while all are on one side
@@ -245,9 +248,9 @@ class _NuSearch:
     def fit(self, t: float, a: FloatArray) -> _End:
         """Solve the problem at t from `a`."""
         qp, unit = self.line.at(t), self.line.unit(t)
-        start = formulations.feasible_start(qp, a / unit)
+        start = formulations.feasible_start(qp, (0.0 if self.steady else 1.0 / unit) * a)
         run = self.run._replace(tol=_SHARPER * self.tolerance(t), trace=False)
-        reached, _ = self.solve(qp, self.K, run, start, self.control, warm=bool(a.any()))
+        reached, _ = self.solve(qp, self.K, run, start, self.control, warm=bool(start.any()))
         self.fits += 1
         self.n_iter += reached.raw.n_iter
         beta = reached.raw.beta
@@ -270,6 +273,11 @@ class _NuSearch:
     def look(self, near: float | None) -> tuple[float, Reached]:
         """The parameter, and the answer there; it may be `near` a value."""
         line, step = self.line, _NEAR if near is not None else _STEP
+        if self.steady:  # an interior point takes as long for any C
+            end = self.fit(_DEEPEST * line.size, self.less.a)
+            if end.share > self.nu or self.stopped(end):
+                return end.t, self.answer(end)
+            self.less = end
         first = near if near is not None else 0.1 * line.nothing if line.tube else line.size
         end = self.fit(first, self.less.a)
         while end.share < self.nu * (1.0 - _EXACT):
