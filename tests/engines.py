@@ -40,9 +40,11 @@ class Engine(NamedTuple):
     def fit(self, case: Case, **more: Any) -> svmcore.Solution:
         """Train, and make sure that this engine has answered: of "auto" the one that was chosen, or one that relieved it."""
         chains: list[tuple[str, ...]] = []
+        warm: list[bool] = []
 
         def choose(*args: Any, **facts: Any) -> tuple[str, ...]:
             chains.append(choice_of(*args, **facts))
+            warm.append(facts["warm"])
             return chains[-1]
 
         choice_of = auto.choose
@@ -52,7 +54,7 @@ class Engine(NamedTuple):
             assert solution.solver == "small"
         elif self.solver == "auto":
             assert solution.solver in chains[0]
-            assert not self.thresholds or chains[0][0] == first_of_auto(case, more)
+            assert not self.thresholds or chains[0][0] == first_of_auto(case, more, warm[0])
         else:
             assert not chains
             assert solution.solver == self.solver
@@ -83,24 +85,23 @@ def early_windows() -> Iterator[list[int]]:
         yield counts
 
 
-def first_of_auto(case: Case, limits: dict[str, Any]) -> str:
+def first_of_auto(case: Case, limits: dict[str, Any], warm: bool) -> str:
     """Whom "auto" asks first at `AUTO_AT_ANY_SIZE`, where no box is small, in the words of the table in `auto`."""
     o = case.options
     if callable(o["kernel"]) and 8 * len(case.y) ** 2 > 1e6 * (limits.get("cache_mb") or 512.0):
         return "smo"
     n, d = np.count_nonzero(case.dual().cost_of_variable), case.X.shape[1]
     few = False
-    cold = "alpha0" not in limits
     if o["kernel"] == "linear":
         few = d <= n // 4
         curved = o.get("loss", "").startswith("squared") or not isinstance(case.X, np.ndarray)
-        if cold and curved and np.isfinite(o["C"]) and d <= n:
+        if not warm and curved and np.isfinite(o["C"]) and d <= n:
             return "newton"
     elif o["kernel"] == "poly" and o.get("coef0", 0.0) >= 0.0:
         degree = o.get("degree", 3)
         lengths = range(degree + 1) if o.get("coef0", 0.0) else [degree]  # of the monomials
         few = sum(comb(d + length - 1, length) for length in lengths) <= min(n // 8, 150)
-    return "interior" if np.isfinite(o["C"]) and few and cold else "block"
+    return "interior" if np.isfinite(o["C"]) and few and not warm else "block"
 
 
 def small_block(run: Any, free: int) -> int:

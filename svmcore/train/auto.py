@@ -14,6 +14,9 @@
 | at most 100 variables                                                      | smo                      |
 | everything else                                                            | block, then smo          |
 
+A start of a linear machine that is not an answer already counts for nothing: pair steps from it take up to a hundred times
+as long as the solvers that need none.
+
 `small` is asked where nobody looks on: without a callback, a trace, options of other solvers, or another stopping rule.
 For linear and polynomial kernels there is an equality row of total zero, or none. A solver is followed by the next one, from
 the best point so far, when it ends at a limit of its own or of double precision; where it can be, the interior point is among
@@ -26,10 +29,11 @@ import math
 
 import numpy as np
 
-from svmcore._types import DualQP, KernelKind
+from svmcore._types import DualQP, FloatArray, KernelKind
 from svmcore.kernel.grams import COSTLY
-from svmcore.kernel.matrix import KernelMatrix
+from svmcore.kernel.matrix import KernelMatrix, kernel_product
 from svmcore.kernel.table import is_positive
+from svmcore.problem import measures
 from svmcore.solvers import interior, small
 
 MOST_FEATURES = 150  # an interior-point step costs n d^2 / 2
@@ -75,6 +79,13 @@ def is_small(qp: DualQP, K: KernelMatrix, *, several: bool = False) -> bool:
 def hasty(max_iter: int, times: int = 1) -> int:
     """So many pair steps, or fewer if no more are allowed."""
     return max_iter if 0 <= max_iter < times * HASTE else times * HASTE
+
+
+def counts(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float) -> bool:
+    """Whether a start is worth more than a solver that needs none: of a linear kernel only where it is an answer already."""
+    if K.kernel.kind != KernelKind.LINEAR:
+        return True
+    return measures.violation(qp, start, measures.residual(qp, start, kernel_product(qp, K, start))) <= tol
 
 
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:

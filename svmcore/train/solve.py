@@ -272,14 +272,16 @@ def reached_at_once(found: Outcome) -> Reached:
     return Reached("small", raw, Measured(full.kkt_violation, full.intercept, full.relative_gap, lambda: full, False))
 
 
-def _at_once(qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control) -> Reached | None:
+def _at_once(
+    qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control, *, warm: bool
+) -> Reached | None:
     """What `small` finds, if "auto" is to choose, nobody looks on, and it takes no more than steps."""
     shares_tiles = K.shared and K.kernel.kind != KernelKind.PRECOMPUTED
     alone = run.solver == solvers.AUTO and control.callback is None and not shares_tiles
     plain = run.stopping == "kkt" and not run.trace
     if not (alone and plain and auto.is_small(qp, K)) or control.reason() is not None:
         return None
-    after = auto.choose(qp, K, warm=run.alpha0 is not None)[0]
+    after = auto.choose(qp, K, warm=warm)[0]
     if run.options and solvers.accepted(after, run.options):
         return None  # the next solver has an option of this name
     most = auto.hasty(run.max_iter) if after in ("interior", "newton") else run.max_iter
@@ -300,7 +302,8 @@ def _chain(
 
     That point, and what rounding does to violations at the best point that a solver has reached.
     """
-    best = _at_once(qp, K, run, start, control)
+    warm = warm and auto.counts(qp, K, start, run.tol)
+    best = _at_once(qp, K, run, start, control, warm=warm)
     if best is not None:
         return best, 0.0 if best.raw.status.ok else rounding(qp, K, best.raw.beta)
     with one_blas_thread:
