@@ -488,4 +488,4 @@ def test_the_range_of_C_follows_the_spread_of_numbers(run):
     assert json.loads(out)["validation"]["C_to"] > 1000.0
     assert "end of the range" not in err
     svmcore.save_data("wide.txt", X, 300.0 * X[:, 0])
-    assert "Remedy: a larger --C-max" in run(*words, "1e-3")[2]
+    assert "Remedy: a larger --C-max" in run(*words, "1e-4")[2]

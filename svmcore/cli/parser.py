@@ -186,7 +186,7 @@ _SVR = _switch("--svr", "regression: labels are numbers to be predicted")
 _EPSILON = _opt("--epsilon", "regression: errors up to E cost nothing (default 0.1)", float, "E")
 _TAU = _opt("--tau", "of --loss pinball: which quantile (default 0.5)", float, "TAU")
 _RANGE = (
-    _opt("--C-max", "the largest C (default 1000; cv of numbers: times their spread)", float, "C", "high"),
+    _opt("--C-max", "the largest C (default 1000; cv of numbers: or 100 times their spread)", float, "C", "high"),
     _opt("--lambda-min", "the same as --C-max 1/L", float, "L", "high"),
     _opt("--C-min", "the smallest C (default: where the solution begins to move)", float, "C", "low"),
     _opt("--lambda-max", "the same as --C-min 1/L", float, "L", "low"),

@@ -94,27 +94,26 @@ def read(name: str, stream: BinaryIO) -> Solution | Machines:
         header.wrong(f"label does not name {n_classes} different classes")
     if counts.shape != (n_classes,) or counts.sum() != len(coef):
         header.wrong("nr_sv does not add up to the number of support vectors")
-    terms = {"loss": "hinge"}
-    if n_classes == 2:
-        sign = 1.0 if labels[0] > labels[1] else -1.0
-        every = np.arange(len(coef))
-        own = learned[0] if learned[0] is None or sign > 0.0 else (learned[0][0], -learned[0][1])
-        found = _solution(header, support, every, sign * coef[:, 0], -sign * float(rho[0]), np.sort(labels), terms, own)
-        return replace(found, stats={"labels": labels.tolist()})
-    from svmcore.train.machines import Machines
-
     ends = np.cumsum(counts)
     rows = [np.arange(end - count, end) for count, end in zip(counts, ends, strict=True)]
     machines = []
     for k, (a, b) in enumerate(combinations(range(n_classes), 2)):
         own = np.concatenate([rows[a], rows[b]])
         values = -np.concatenate([coef[rows[a], b - 1], coef[rows[b], a]])
-        used = values != 0.0
+        used = (values != 0.0) | (n_classes == 2)
         sigmoid = (
             None if learned[k] is None else (learned[k][0], -learned[k][1])
         )  # LIBSVM's are those of the first class
-        pair = labels[[a, b]]
-        machines.append(_solution(header, support, own[used], values[used], float(rho[k]), pair, terms, sigmoid))
+        machines.append(
+            _solution(
+                header, support, own[used], values[used], float(rho[k]), labels[[a, b]], {"loss": "hinge"}, sigmoid
+            )
+        )
+    if n_classes == 2:
+        machine = machines[0] if labels[0] < labels[1] else _turned(machines[0])
+        return replace(machine, stats={"labels": labels.tolist()})
+    from svmcore.train.machines import Machines
+
     return Machines(labels, "ovo", tuple(machines))
 
 
