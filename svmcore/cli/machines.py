@@ -82,25 +82,22 @@ def _check_words(args: argparse.Namespace) -> None:
 def _save(report: Report, args: argparse.Namespace, machine: Any, table: Table) -> None:
     """Write the machine: as text of LIBSVM where its command line or the name's end asks for it, and the text can hold it."""
     if args.output.endswith(".model") or (args.output == args.file and not args.output.endswith(".npz")):
+        written = machine
+        if (
+            getattr(machine, "kind", "classification") == "classification"
+            and getattr(machine, "strategy", "ovo") == "ovo"
+        ):
+            from svmcore.models import libsvm
+
+            if machine.classes.tolist() != [-1, 1]:  # else classes are in the order of the data, as svm-train has them
+                _, first = np.unique(np.asarray(table.y), return_index=True)
+                written = libsvm.in_order(machine, np.argsort(first))
         try:
-            report.write(args.output, functools.partial(_as_svm_train(machine, table).save, format="libsvm"))
+            report.write(args.output, functools.partial(written.save, format="libsvm"))
             return
         except InputError as error:
             say(f"{args.output} is written in svmcore's own format, not LIBSVM's: {error}")
     report.write(args.output, machine.save)
-
-
-def _as_svm_train(machine: Any, table: Table) -> Any:
-    """The machine with its classes in the order in which the data name them, as svm-train has them: 1 is before -1."""
-    of_classes = getattr(machine, "kind", "classification") == "classification"
-    if not of_classes or getattr(machine, "strategy", "ovo") != "ovo":
-        return machine
-    from svmcore.models import libsvm
-
-    if machine.classes.tolist() == [-1, 1]:
-        return machine
-    _, first = np.unique(np.asarray(table.y), return_index=True)
-    return libsvm.in_order(machine, np.argsort(first))
 
 
 def _trained(args: argparse.Namespace, table: Table) -> Solution | Machines:

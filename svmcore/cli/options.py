@@ -61,20 +61,16 @@ def _add(group: Any, kind: str, types: Mapping[str, Any], defaults: Mapping[str,
         usual = None if defaults is None else defaults[name]
         usual = ("no", "yes")[usual] if isinstance(usual, bool) else usual
         text = None if defaults is None else f"default {usual}"
-        group.add_argument(_flag(name), dest=f"{kind}:{name}", help=text, **_taken(hint))
-
-
-def _taken(hint: Any) -> dict[str, Any]:
-    """How words of a command line become a value of this type."""
-    if get_origin(hint) not in (None, Literal, tuple):  # a type or None
-        hint = next(part for part in get_args(hint) if part is not type(None))
-    if hint is bool:
-        return {"action": argparse.BooleanOptionalAction}
-    if get_origin(hint) is Literal:
-        return {"choices": get_args(hint)}
-    if get_origin(hint) is tuple:
-        return {"nargs": len(get_args(hint)), "type": get_args(hint)[0], "metavar": "N"}
-    return {"type": int, "metavar": "N"} if hint is int else {"type": float, "metavar": "X"}
+        if get_origin(hint) not in (None, Literal, tuple):  # a type or None
+            hint = next(part for part in get_args(hint) if part is not type(None))
+        taken: dict[str, Any] = {"type": int, "metavar": "N"} if hint is int else {"type": float, "metavar": "X"}
+        if hint is bool:
+            taken = {"action": argparse.BooleanOptionalAction}
+        elif get_origin(hint) is Literal:
+            taken = {"choices": get_args(hint)}
+        elif get_origin(hint) is tuple:
+            taken = {"nargs": len(get_args(hint)), "type": get_args(hint)[0], "metavar": "N"}
+        group.add_argument(_flag(name), dest=f"{kind}:{name}", help=text, **taken)
 
 
 def _given(args: argparse.Namespace, kind: str, names: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,8 +39,15 @@ class _Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         found, rest = super().parse_known_args(args, namespace)
-        if rest:
-            self.error(self._unknown(rest, sys.argv[1:] if args is None else args))
+        k = next((k for k, word in enumerate(rest) if word.startswith("-") and word != "-"), None)
+        if rest and k is None:
+            self.error(f"there is one argument too many: {rest[0]}")
+        if k is not None:
+            given = sys.argv[1:] if args is None else args
+            option, _, value = rest[k].partition("=")
+            after = given[given.index(rest[k]) + 1 :]  # which may be taken for an argument, in some Pythons
+            meant = self._meant(option, value or (after[0] if after else ""))
+            self.error(f"unknown option {option}" + (f": did you mean {meant}?" if meant else ""))
         return found, rest
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -49,16 +56,6 @@ class _Parser(argparse.ArgumentParser):
             meant = f"did you mean {close[0]}?" if close else f"choose from {', '.join(action.choices)}"
             raise argparse.ArgumentError(action, f"invalid choice: {value!r}: {meant}")
         super()._check_value(action, value)
-
-    def _unknown(self, rest: list[str], given: Sequence[str]) -> str:
-        """What to say about words that nothing takes, of all words that were given."""
-        k = next((k for k, word in enumerate(rest) if word.startswith("-") and word != "-"), None)
-        if k is None:
-            return f"there is one argument too many: {rest[0]}"
-        option, _, value = rest[k].partition("=")
-        after = given[given.index(rest[k]) + 1 :]  # which may be taken for an argument, in some Pythons
-        meant = self._meant(option, value or (after[0] if after else ""))
-        return f"unknown option {option}" + (f": did you mean {meant}?" if meant else "")
 
     def _meant(self, option: str, value: str) -> str | None:
         """The option of this command that an unknown one stands for, or None."""

@@ -40,7 +40,15 @@ def read_arrow(name: str, file: BinaryIO, magic: bytes, wanted: Wanted) -> Table
         check_memory(8.0 * table.num_rows * max(1, len(layout.features)), name)
         if not table.num_rows:
             raise InputError(f"{name} holds no rows")
-        words = {k: _words(name, table.column(k), names[k], wanted) for k in layout.categories}
+        words = {}
+        for k in layout.categories:
+            texts = [
+                "" if text is None or text.encode().lower() in MISSING else text for text in _texts(table.column(k))
+            ]
+            if "" in texts and wanted.missing != "nan":
+                at = texts.index("") + 1
+                raise InputError(f"{name}, row {at}: a missing value in column {names[k]!r}; {wanted.filling}")
+            words[k] = np.array(texts, dtype=str)
         numbers = [_numbers(name, table.column(k), layout, k) for k in layout.features if k not in words]
         y, known = (None, None) if layout.label is None else _label(name, table.column(layout.label), layout)
     except (InputError, MissingExtraError):
@@ -105,14 +113,6 @@ def _is_numeric(column: Any) -> bool:
 
 def _texts(column: Any) -> list[str | None]:
     return [None if value is None else str(value) for value in column.to_pylist()]
-
-
-def _words(name: str, column: Any, title: str, wanted: Wanted) -> Array:
-    """A column of categories; a missing word is empty."""
-    values = ["" if value is None or value.encode().lower() in MISSING else value for value in _texts(column)]
-    if "" in values and wanted.missing != "nan":
-        raise InputError(f"{name}, row {values.index('') + 1}: a missing value in column {title!r}; {wanted.filling}")
-    return np.array(values, dtype=str)
 
 
 def _label(name: str, column: Any, layout: Layout) -> tuple[Array | None, Array | None]:
