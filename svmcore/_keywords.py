@@ -14,8 +14,6 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar
 
-import numpy as np
-
 from svmcore._errors import InputError, NotEnoughMemoryError, SVMError
 
 TOL = 1e-3
@@ -124,8 +122,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-_PLAIN = frozenset((float, int, str, bool, type(None), np.float64, np.int64))
-"""Types of values that stay what they are. Equal ones of different types are told apart."""
+@functools.cache
+def _plain() -> frozenset[type]:
+    """Types of values that stay what they are. Equal ones of different types are told apart."""
+    import numpy as np  # not for the help of the command line
+
+    return frozenset((float, int, str, bool, type(None), np.float64, np.int64))
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -135,7 +137,7 @@ def _kept(make: Callable[..., T], names: tuple[str, ...], *values: Any) -> T:
 
 def remembered(make: Callable[..., T], names: tuple[str, ...], *values: Any) -> T:
     """make(names, *values), which depends on nothing else: what was made of plain values is kept. Errors are not."""
-    return _kept(make, names, *values) if _PLAIN.issuperset(map(type, values)) else make(names, *values)
+    return _kept(make, names, *values) if _plain().issuperset(map(type, values)) else make(names, *values)
 
 
 def _own(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
