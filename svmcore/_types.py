@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum, IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +69,19 @@ class Points(NamedTuple):
     gram: FloatArray
 
 
+_FEW = 2048
+
+
+@lru_cache(maxsize=16)
+def _few(n: int) -> IntArray:
+    return np.arange(n)
+
+
+def every(n: int) -> IntArray:
+    """The places 0 to n - 1. Of few it is one array for all, which nobody writes to: who finds it need not look at it."""
+    return _few(n) if n <= _FEW else np.arange(n)
+
+
 class DualQP(NamedTuple):
     """The sign-free dual problem of the module docstring. Arrays have one entry per variable.
 
@@ -96,8 +110,10 @@ class DualQP(NamedTuple):
     @property
     def infinite(self) -> bool:
         """Whether a variable has an infinite bound."""
-        some = len(self.c) > 0
-        return some and (math.isinf(np.maximum.reduce(self.upper)) or math.isinf(np.minimum.reduce(self.lower)))
+        if not len(self.c):
+            return False
+        least, most = self.lower.item(self.lower.argmin()), self.upper.item(self.upper.argmax())
+        return math.isinf(least) or math.isinf(most)
 
     @property
     def open_box(self) -> bool:
@@ -111,7 +127,8 @@ class DualQP(NamedTuple):
 
     def one_each(self, n: int) -> bool:
         """Whether variable t owns point t, for all of n points."""
-        return len(self.point) == n and bool(np.logical_and.reduce(self.point == np.arange(n)))
+        whole = every(n)
+        return self.point is whole or (len(self.point) == n and bool(np.logical_and.reduce(self.point == whole)))
 
     def excess(self, beta: FloatArray) -> float:
         """By how much the sum of beta is too large. Zero without an equality row."""

@@ -148,9 +148,9 @@ class as_it_was:
 
 
 @functools.cache
-def _names(kind: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+def _names(kind: type, without: str = "") -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
     """The names of the parameters of a class of estimators, and what takes their values."""
-    names = tuple(field.name for field in fields(kind))
+    names = tuple(field.name for field in fields(kind) if field.name != without)
     return names, operator.attrgetter(*names)
 
 
@@ -160,17 +160,12 @@ def words_of(estimator: Any) -> dict[str, Any]:
     Weights of classes are left out, which labels belong to.
     """
     kind = estimator.__class__
-    names, values = _names(kind)
-    told = values(estimator)
-    if "class_weight" in names:
-        at = names.index("class_weight")
-        told = (*told[:at], None, *told[at + 1 :])
-    return dict(remembered(_words_of, (kind,), *told))
+    return dict(remembered(_words_of, (kind,), *_names(kind, "class_weight")[1](estimator)))
 
 
 def _words_of(kinds: tuple[Any, ...], *values: Any) -> dict[str, Any]:
     one = object.__new__(kinds[0])
-    vars(one).update(zip(_names(kinds[0])[0], values, strict=True))
+    vars(one).update(zip(_names(kinds[0], "class_weight")[0], values, strict=True))
     return one._plain_words()  # type: ignore[no-any-return]
 
 
@@ -180,14 +175,17 @@ def _parameters(kind: type) -> list[str]:
     return sk.BaseEstimator._get_param_names.__func__(kind)  # type: ignore[no-any-return]
 
 
-def asked(estimator: Any) -> dict[str, Any]:
-    """The parameters, by name; what can be written to in their place is copied."""
-    names, values = _names(estimator.__class__)
-    told = dict(zip(names, values(estimator), strict=True))
-    for name in names if dict in map(type, told.values()) else ():
-        if isinstance(told[name], dict):
-            told[name] = told[name].copy()
+def values_of(estimator: Any) -> tuple[Any, ...]:
+    """The values of the parameters; what can be written to in their place is copied."""
+    told = _names(estimator.__class__)[1](estimator)
+    if dict in map(type, told):
+        told = tuple(value.copy() if isinstance(value, dict) else value for value in told)
     return told
+
+
+def asked(estimator: Any) -> dict[str, Any]:
+    """What the parameters were when it was fitted, by name."""
+    return dict(zip(_names(estimator.__class__)[0], estimator._asked, strict=True))
 
 
 def weights_of(sample_weight: Any, n: int) -> FloatArray:
@@ -336,7 +334,7 @@ class Estimator(sk.CallbackSupportMixin, sk.BaseEstimator):  # type: ignore[misc
             except InputError:
                 self._in_their_words(X, y)
                 raise
-            self._asked = asked(self)
+            self._asked = values_of(self)
         return told
 
     def _in_their_words(self, X: Any, y: Any) -> None:
@@ -428,14 +426,14 @@ def machines_for(form: Trainer, data: TrainingData, words: dict[str, Any], strat
     if rows <= _FEW and steps >= _LEAST and words["time_limit"] is None and tol < _ROUGH:
         with listening() as told:
             found = _trained(form, data, words | {"tol": min(tol, _SHARP), "max_iter": steps}, strategy)
-        answer = _as_asked(found, tol)
+        answer = found if found.converged else _as_asked(found, tol)
         if answer is not None:
-            ends = () if found.converged else {machine.status for machine in getattr(found, "machines", (found,))}
+            ends = () if found is answer else {machine.status for machine in getattr(found, "machines", (found,))}
             for message, kind in told:  # but for what a sharp tolerance alone is the reason of
                 sharp = any(end.value in message or f"{end.name.lower()} while" in message for end in ends)
                 if kind is not ConvergenceWarning or not sharp:
                     warn(message, kind)
-            return answer  # type: ignore[no-any-return]
+            return answer
     return _trained(form, data, words, strategy)
 
 

@@ -60,9 +60,6 @@ class KernelMachine(Shown, Machine):
 
     # ---- solve -------------------------------------------------------------------------------------------------------
 
-    def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
-        return super()._find(*self._outside(data, words))
-
     def _outside(self, data: TrainingData, words: dict[str, Any]) -> tuple[TrainingData, dict[str, Any]]:
         """Data and words with kernel values in place of the objects of a kernel function."""
         if not callable(self.kernel):

@@ -79,7 +79,11 @@ class Machine(Estimator):
 
     def _find(self, data: TrainingData, words: dict[str, Any]) -> Any:
         """Train on checked data."""
-        return base.machines_for(self._form, data, words, self._strategy)
+        return base.machines_for(self._form, *self._outside(data, words), self._strategy)
+
+    def _outside(self, data: TrainingData, words: dict[str, Any]) -> tuple[TrainingData, dict[str, Any]]:
+        """Data and words as functions take them."""
+        return data, words
 
     def _store(self, found: Any, data: TrainingData) -> None:
         """Keep what was found, with the rows for later changes."""
@@ -186,7 +190,7 @@ class Labelled(Machine):
     def _factors(self, data: TrainingData) -> FloatArray:
         """One factor for each class, by scikit-learn's rule."""
         if self.class_weight is None:
-            return np.ones(len(data.classes))
+            return np.array([1.0] * len(data.classes))
         y = data.classes[data.y]
         factors = sk.compute_class_weight(self.class_weight, classes=data.classes, y=y)
         return np.asarray(factors, dtype=np.float64)

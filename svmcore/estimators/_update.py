@@ -84,11 +84,12 @@ def _rows(machine: Machine) -> TrainingData:
             "this estimator does not carry its training data (it was copied, pickled or converted), so rows can be neither "
             "added nor removed; fit it again"
         )
-    was = machine._asked.get("kernel")
+    asked = base.asked(machine)
+    was = asked.get("kernel")
     kinds = [
         callable(kernel) or (isinstance(kernel, str) and kernel == "precomputed") for kernel in (was, machine.kernel)
     ]
-    if any(kinds) and not _same(was, machine.kernel) and "kernel" in machine._asked:
+    if any(kinds) and not _same(was, machine.kernel) and "kernel" in asked:
         raise InputError(
             f"kernel={machine.kernel!r} came after the fit, and its training data are those of kernel={was!r}; fit it again"
         )
@@ -102,8 +103,8 @@ def _same(a: Any, b: Any) -> bool:
 
 def _unchanged(machine: Machine, names: tuple[str, ...] = ()) -> bool:
     """Whether parameters, or some of them, are still those of the fit."""
-    now = base.asked(machine)
-    return all(_same(machine._asked.get(name), now.get(name)) for name in names or now)
+    asked = base.asked(machine)
+    return all(_same(asked[name], getattr(machine, name)) for name in names or asked if name in asked)
 
 
 def _checked(machine: Machine, old: TrainingData, X: Any, y: Any, sample_weight: Any) -> TrainingData:
@@ -149,7 +150,7 @@ def _changed(machine: Machine, rows: TrainingData, keep: IntArray) -> Told:
         else:
             found = _moved(machine, rows, keep)
             machine._store(found, rows)
-        machine._asked = base.asked(machine)
+        machine._asked = base.values_of(machine)
     return told
 
 

@@ -143,7 +143,7 @@ class KernelMatrix:
 
     def near(self, squares: FloatArray) -> bool:
         """Whether distances of points with these squares of norms may be computed from them."""
-        return bool(shape_of(self.kernel).scale * squares.max(initial=0.0) <= NEAR)
+        return bool(shape_of(self.kernel).scale * float(squares.max(initial=0.0)) <= NEAR)
 
     @property
     def shape(self) -> vector.Shape:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind
+from svmcore._types import LANES, FloatArray, IntArray, Kernel, KernelKind, every
 from svmcore.base.threads import one_blas_thread, split, split_falling
 from svmcore.kernel.grams import WIDE, backwards, layout, mirror
 from svmcore.kernel.matrix import KernelMatrix
@@ -64,7 +64,7 @@ def _gram_of_few(K: Any, out: FloatArray) -> FloatArray:
     """`exact_gram` in one compiled call. In place: out."""
     n, width = K.X.shape
     rows, panels = np.empty((groups_of(n), width, vector.ROWS)), np.empty((-(-n // LANES), width, LANES))
-    loops.gram_of_few(shape_of(K.kernel), K.X, np.arange(n), np.zeros(width), K.kernel.offset, rows, panels, out)
+    loops.gram_of_few(shape_of(K.kernel), K.X, every(n), np.zeros(width), K.kernel.offset, rows, panels, out)
     K.n_evals += n * (n + 1) // 2
     return out[:n]
 
@@ -119,14 +119,14 @@ def gram_of(K: KernelMatrix) -> FloatArray:
     whole = exact_gram(K, lambda _: True) if has_gram(K) else None
     if whole is not None:
         return whole
-    every = np.arange(K.n)
-    return np.ascontiguousarray(K.block(every, every))
+    places = every(K.n)
+    return np.ascontiguousarray(K.block(places, places))
 
 
-@one_blas_thread
 def _products(X: FloatArray) -> FloatArray:
     """x'z for all pairs."""
-    return X @ X.T
+    with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
+        return X @ X.T
 
 
 def _distances(products: FloatArray) -> FloatArray:

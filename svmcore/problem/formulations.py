@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from svmcore._types import DualQP, FloatArray, IntArray
+from svmcore._types import DualQP, FloatArray, IntArray, every
 
 _DRIFT = 1e-13  # share of the norm of beta by which the equality row may be missed: rounding of a long sum
 _REPAIRS = 3  # what moved first may be so large that its rounding is what is missing now
@@ -41,9 +41,12 @@ def _dual(
     signs: FloatArray, c: FloatArray, costs: FloatArray | float, point: IntArray, squared: bool, equality: bool
 ) -> DualQP:
     """Boxes and diagonal from costs: a squared loss opens the box and pays on the diagonal."""
-    diag = np.zeros(len(signs))
-    if squared:
-        diag += np.where(np.isinf(costs), 0.0, 1.0 / costs)
+    if not squared:
+        diag = np.zeros(len(signs))
+    elif isinstance(costs, np.ndarray):
+        diag = np.where(np.isinf(costs), 0.0, 1.0 / costs)
+    else:
+        diag = np.full(len(signs), 0.0 if math.isinf(costs) else 1.0 / costs)
     reach = signs * (np.inf if squared else costs)
     return DualQP(c, np.minimum(reach, 0.0), np.maximum(reach, 0.0), diag, point, equality)
 
@@ -52,7 +55,7 @@ def svc(y: FloatArray, costs: FloatArray | float, loss: str, equality: bool) -> 
     """Classification of labels y = +-1 with costs C_i = C * weight, one for each point or one for all."""
     signs = np.asarray(y, dtype=np.float64)
     if not isinstance(costs, np.ndarray) or (len(costs) and costs.min() > NEGLIGIBLE):
-        return _dual(signs, signs, costs, np.arange(len(signs)), loss == "squared_hinge", equality)
+        return _dual(signs, signs, costs, every(len(signs)), loss == "squared_hinge", equality)
     point = np.flatnonzero(costs > NEGLIGIBLE)
     return _dual(signs[point], signs[point], costs[point], point, loss == "squared_hinge", equality)
 
@@ -60,7 +63,7 @@ def svc(y: FloatArray, costs: FloatArray | float, loss: str, equality: bool) -> 
 def _kept(y: FloatArray, costs: FloatArray | float) -> tuple[IntArray, FloatArray, FloatArray]:
     """The points that cost something, their targets and their costs."""
     if not isinstance(costs, np.ndarray):
-        return np.arange(len(y)), y.copy(), np.full(len(y), costs)
+        return every(len(y)), y.copy(), np.full(len(y), costs)
     kept = np.flatnonzero(costs > NEGLIGIBLE)
     return kept, y[kept], costs[kept]
 

@@ -14,6 +14,7 @@ from svmcore.base.door import entered
 from svmcore.problem.border import is_missing, number
 
 MANY_CLASSES = 20  # more numbers than this are hardly classes
+_SIGNS = np.array([-1.0, 1.0])
 _FEW = 1000  # words that are sorted by Python in less time than all labels are by numpy
 
 
@@ -21,7 +22,7 @@ def _distinct(array: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.nda
     """The values of an array in order, and their places where these are had without sorting: of few whole numbers, or two."""
     kind = array.dtype.kind
     if kind in "biuf" and len(array):
-        low, high = np.minimum.reduce(array), np.maximum.reduce(array)
+        low, high = array[array.argmin()], array[array.argmax()]
         if kind in "iu" and low >= 0 and high < len(array):  # somebody's numbers of classes
             places = array.astype(np.int64)
             counts = np.bincount(places)
@@ -87,7 +88,7 @@ def label_codes(y: Any, n: int) -> tuple[IntArray, np.ndarray[Any, Any]]:
     """Labels of two or more classes as places among the sorted classes, and these."""
     if type(y) is Coded:
         return y
-    array = label_array(y)
+    array = y if type(y) is np.ndarray and y.dtype.kind in "biufU" else label_array(y)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.reshape(-1)
     if array.ndim != 1 or len(array) != n:
@@ -146,7 +147,7 @@ def labels(y: Any, n: int, kept: Any = None) -> tuple[FloatArray, np.ndarray[Any
         raise _several(classes)
     if kept is not None and np.unique(codes[kept]).size < 2:
         raise InputError("all samples of one class have weight zero; both classes need a sample with positive weight")
-    return 2.0 * codes - 1.0, classes  # type: ignore[return-value]
+    return _SIGNS.take(codes), classes
 
 
 def class_factors(values: Any, classes: Any, codes: IntArray, weights: FloatArray | None) -> FloatArray:

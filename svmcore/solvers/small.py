@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
+from svmcore._types import LANES, DualQP, FloatArray, IntArray, KernelKind, Raw, Status, every
 from svmcore.base.threads import split
 from svmcore.kernel.grams import COSTLY
 from svmcore.kernel.matrix import KernelMatrix
@@ -141,11 +141,11 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
     if not has_room(K):
         return None
     batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), beta)
-    batch.solve(tol, 1, patience._replace(most=patience.most - steps))
+    batch.solve(tol, 1, patience._replace(most=patience.most - steps) if steps else patience)
     found = _outcome(batch.tasks.told[0].tolist(), beta, tol, qp.total, last=True)
     if found is None or not _is_convex(K, qp, beta):
         return None
-    return found._replace(n_iter=found.n_iter + steps, n_rounds=found.n_rounds + rounds)
+    return found._replace(n_iter=found.n_iter + steps, n_rounds=found.n_rounds + rounds) if steps else found
 
 
 def _is_convex(K: KernelMatrix, qp: DualQP, beta: FloatArray) -> bool:
@@ -214,6 +214,8 @@ _NO_FACE = _new_face()
 
 def spans_of(point: IntArray) -> IntArray:
     """The points of some variables as spans of neighbours."""
+    if point is every(len(point)):
+        return np.array([[0, len(point)]])
     first, last = int(point[0]), int(point[-1])
     if last - first == len(point) - 1 and np.logical_and.reduce(point[1:] > point[:-1]):
         return np.array([[first, last + 1]])
@@ -278,6 +280,9 @@ class Batch:
                 solve_shares(self.tasks, shares, desk, tol, patience, begin, end)
 
         count = len(self.sizes)
+        if count == 1:
+            some(0, 1)
+            return
         split(some, count, _WORK * float(sum(m * m for m in self.sizes)), min(n_threads, count))
 
     def beta(self, k: int) -> FloatArray:

@@ -88,6 +88,11 @@ def counts(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float) -> bool:
     return measures.violation(qp, start, measures.residual(qp, start, kernel_product(qp, K, start))) <= tol
 
 
+def may_be_exact(qp: DualQP, K: KernelMatrix) -> bool:
+    """Whether a method whose steps are exact may be chosen first."""
+    return len(qp.c) >= LEAST_POINTS and K.kernel.kind in (KernelKind.LINEAR, KernelKind.POLY)
+
+
 def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
     """Solvers in the order in which they are tried, after `small` where it is asked."""
     n = len(qp.c)

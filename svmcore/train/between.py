@@ -11,6 +11,7 @@ import functools
 import itertools
 import math
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -160,7 +161,8 @@ class OverMatrix:
     ) -> list[Pending | Solution | None]:
         """The machines that take no more than the matrix, until the control says no."""
         out: list[Pending | Solution | None] = [None] * len(costs)
-        costs = [border.cost(C) for C in costs]
+        same = all(C is costs[0] for C in costs)
+        costs = [border.cost(costs[0])] * len(costs) if same else [border.cost(C) for C in costs]
         parts, todo = which.parts, list(range(len(costs)))
         if nus[0] is not None:
             nus = [border.share("nu", nu) for nu in nus]
@@ -168,7 +170,8 @@ class OverMatrix:
         low, high = min(costs) * min(self.heaviest), max(costs) * max(self.heaviest)
         if not (low > formulations.NEGLIGIBLE and high < math.inf):
             todo = [k for k in todo if self._has_costs(parts[k], costs[k])]
-        with control, np.errstate(all="ignore"):
+        plain = self.weights is None and nus[0] is None  # no number overflows
+        with control, nullcontext() if plain else np.errstate(all="ignore"):
             while todo and control.reason() is None:
                 values, count = 0.0, 0
                 while count < len(todo) and values < _AT_ONCE:

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from svmcore import solvers
 from svmcore._control import Control, new_control
-from svmcore._errors import InputError
+from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._keywords import remembered
-from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Raw, Status
+from svmcore._types import NONZERO, DualQP, FloatArray, IntArray, KernelKind, Raw, Status, every
 from svmcore.base.threads import one_blas_thread
 from svmcore.kernel.matrix import KernelMatrix
-from svmcore.kernel.table import is_positive
+from svmcore.kernel.table import facts_of, is_positive
 from svmcore.models.solution import Solution
 from svmcore.problem import border, formulations, measures
-from svmcore.problem.advice import LARGE_GAP
+from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 from svmcore.problem.certify import WORTH_IT, Certificate, Residual, certificate, confirm
+from svmcore.problem.scales import warn_of_scales
 from svmcore.solvers import small
 from svmcore.solvers._contract import STOPPED, Outcome, SolverTask, product_work, rounding
 from svmcore.train import auto
@@ -274,14 +276,15 @@ def reached_at_once(found: Outcome) -> Reached:
 
 def _at_once(
     qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control, *, warm: bool
-) -> Reached | None:
+) -> Outcome | None:
     """What `small` finds, if "auto" is to choose, nobody looks on, and it takes no more than steps."""
-    shares_tiles = K.shared and K.kernel.kind != KernelKind.PRECOMPUTED
-    alone = run.solver == solvers.AUTO and control.callback is None and not shares_tiles
-    plain = run.stopping == "kkt" and not run.trace
-    if not (alone and plain and auto.is_small(qp, K)) or control.reason() is not None:
+    if run.solver != solvers.AUTO or run.stopping != "kkt" or run.trace or control.callback is not None:
         return None
-    after = auto.choose(qp, K, warm=warm)[0]
+    shares_tiles = K.shared and K.kernel.kind != KernelKind.PRECOMPUTED
+    if shares_tiles or not auto.is_small(qp, K) or control.reason() is not None:
+        return None
+    matters = run.options or auto.may_be_exact(qp, K)
+    after = auto.choose(qp, K, warm=warm)[0] if matters else ""
     if run.options and solvers.accepted(after, run.options):
         return None  # the next solver has an option of this name
     most = auto.hasty(run.max_iter) if after in ("interior", "newton") else run.max_iter
@@ -292,7 +295,7 @@ def _at_once(
         return None
     K.n_evals += found.n_evals
     K.certificate_evals += found.certificate_evals
-    return reached_at_once(found)
+    return found
 
 
 def _chain(
@@ -303,9 +306,9 @@ def _chain(
     That point, and what rounding does to violations at the best point that a solver has reached.
     """
     warm = warm and auto.counts(qp, K, start, run.tol)
-    best = _at_once(qp, K, run, start, control, warm=warm)
-    if best is not None:
-        return best, 0.0 if best.raw.status.ok else rounding(qp, K, best.raw.beta)
+    found = _at_once(qp, K, run, start, control, warm=warm)
+    if found is not None:
+        return reached_at_once(found), 0.0 if found.status.ok else rounding(qp, K, found.beta)
     with one_blas_thread:
         return _one_by_one(qp, K, run, start, control, warm=warm)
 
@@ -344,19 +347,59 @@ def fit(problem: Problem, run: Run, control: Control, training: Any = None, K: K
         solvers.check_lengths(run.solver, run.options, problem.X.shape[0])
     qp = problem.qp
     start = _start(problem, run.alpha0)
+    tame = facts_of(problem.spec.kernel).exponential  # values without overflow
     with control:  # to the end: a late Ctrl-C does not lose the answer
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            # An unbounded run may overflow. Its status says so.
+        with nullcontext() if tame else _silence():
             if K is None:
                 K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
             else:
                 K.n_evals = K.certificate_evals = 0
+            warm = run.alpha0 is not None and auto.counts(qp, K, start, run.tol)
+            found = _at_once(qp, K, run, start, control, warm=warm)
+        if found is not None and found.status.ok:
+            return _straight(problem, K, found, run, control.seconds, training)
+        if found is not None:
+            with _silence():
+                (name, raw, measured), noise = reached_at_once(found), rounding(qp, K, found.beta)
+        else:
             if run.grows and 4.0 * K.n**2 > run.cache_bytes:
                 K.column_bytes = max(run.cache_bytes, int(border.spare_bytes()))
-            (name, raw, measured), noise = _chain(qp, K, run, start, control, warm=run.alpha0 is not None)
+            with one_blas_thread, _silence():
+                (name, raw, measured), noise = _one_by_one(qp, K, run, start, control, warm=warm)
         solution = solution_of(problem, K, raw, measured, run, control.seconds, training, name)
         speak(solution, measured, problem, run, noise if raw.status is Status.PRECISION else 0.0)
     return solution
+
+
+def _silence() -> Any:
+    """No word of overflow: an unbounded run may overflow, and its status says so."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
+
+def _straight(problem: Problem, K: KernelMatrix, found: Outcome, run: Run, seconds: float, training: Any) -> Solution:
+    """The answer that one call has found and measured, and what there is to say of it."""
+    full, spec = certificate_of(found), problem.spec
+    alone = problem.qp.point is every(K.n)
+    coef = found.beta if alone else formulations.to_coef(problem.qp, found.beta, K.n)
+    (support,) = coef.nonzero()
+    if problem.centre is not None or problem.fixed:
+        full = full._replace(intercept=full.intercept + problem.shift(K, found.beta))
+    n_evals, certificate_evals = K.computed
+    if abs(full.relative_gap) > LARGE_GAP:
+        warn(MEANS_LITTLE, ConvergenceWarning)
+    names, look = problem.columns.names, problem.look
+    warn_of_scales(problem.X, spec.kernel, problem.by_scale, names=names, look=look)
+    return Solution(
+        n_points=K.n, intercept=full.intercept, support=support, dual_coef=coef[support], kkt_violation=found.violation,
+        measured=full, status=Status.CONVERGED, converged=True, n_iter=found.n_iter, n_kernel_evals=n_evals,
+        fit_seconds=seconds, solver="small", classes=problem.classes, kernel=spec.kernel,
+        support_vectors=_vectors(problem, training, support), columns=problem.columns, terms=problem.terms,
+        function=spec.function, n_threads=run.n_threads,
+        stats={
+            "n_outer": found.n_rounds, "precision": "mixed", "exact": True, "certificate_evals": certificate_evals,
+        },
+        training=training,
+    )  # fmt: skip
 
 
 def at_tolerance(measured: Measured, run: Run) -> bool:
@@ -380,7 +423,6 @@ def solution_of(
     """Assemble the answer."""
     coef = formulations.to_coef(problem.qp, raw.beta, problem.X.shape[0])
     (support,) = coef.nonzero()
-    precomputed = problem.spec.kernel.kind == KernelKind.PRECOMPUTED
     intercept = measured.intercept + problem.shift(K, raw.beta)
     n_evals, certificate_evals = K.computed
 
@@ -403,7 +445,7 @@ def solution_of(
         solver=solver,
         classes=problem.classes,
         kernel=problem.spec.kernel,
-        support_vectors=np.empty((0, 0)) if precomputed else _vectors(problem, training, support),
+        support_vectors=_vectors(problem, training, support),
         columns=problem.columns,
         terms=problem.terms,
         function=problem.spec.function,
@@ -420,6 +462,8 @@ def solution_of(
 
 def _vectors(problem: Problem, training: Any, support: IntArray) -> Any:
     """The support vectors: when somebody asks for them, where the points are kept in memory that nobody else writes to."""
+    if problem.spec.kernel.kind == KernelKind.PRECOMPUTED:
+        return np.empty((0, 0))
     if training is None:
         return problem.X[support]
     X = training.X
