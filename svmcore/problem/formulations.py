@@ -83,8 +83,14 @@ def quantile(y: FloatArray, costs: FloatArray | float, tau: float, equality: boo
     return DualQP(y, (tau - 1.0) * bound, tau * bound, np.zeros(len(kept)), kept, equality)
 
 
-def one_class(weights: FloatArray, nu: float) -> DualQP:
-    """A region that holds all but the share nu of the weight, in the scale in which scikit-learn and LIBSVM give it."""
+def one_class(weights: FloatArray | int, nu: float) -> DualQP:
+    """A region that holds all but the share nu of the weight, in the scale in which scikit-learn and LIBSVM give it.
+
+    A number of `weights` are so many that are 1.
+    """
+    if isinstance(weights, int):
+        zero = np.zeros(weights)
+        return DualQP(zero, zero, zero + 1.0, zero, every(weights), True, nu * weights)
     kept = np.flatnonzero(weights > NEGLIGIBLE)
     zero, bound = np.zeros(len(kept)), weights[kept]
     return DualQP(zero, zero, bound, zero, kept, True, nu * float(bound.sum()))
@@ -179,6 +185,19 @@ def feasible_start(qp: DualQP, beta: FloatArray) -> FloatArray:
         inside = np.clip(beta, qp.lower, qp.upper)
         if not qp.centred or (inside != beta).any():  # zero may lie outside of a box
             beta = filled(qp, inside)
+    return beta
+
+
+def from_zero(qp: DualQP) -> FloatArray:
+    """Zero, which every box holds; or where the sum must be another one, variables at their bounds, the first ones first."""
+    beta = np.zeros(len(qp.c))
+    if not qp.total > 0.0:
+        return filled(qp, beta) if qp.total else beta
+    ends = qp.upper.cumsum()
+    k = int(ends.searchsorted(qp.total))
+    beta[:k] = qp.upper[:k]
+    if k < len(beta):
+        beta[k] = min(qp.total - (ends[k - 1] if k else 0.0), qp.upper[k])
     return beta
 
 

@@ -170,7 +170,7 @@ def _by_points(K: KernelMatrix, qp: DualQP, beta: FloatArray, tol: float, patien
     single, double = np.empty((count, K.n_features, LANES), np.float32), np.empty((count, K.n_features, LANES))
     packing.pack_twice(K.X, point, moved, factor, np.empty(K.n_features), single, double, desk.field)
     work = WorkingSet(gram, 1.0, desk.diagonal, desk.values, desk.rise, desk.fall, beta, qp.lower, qp.upper)
-    exact = Exact(double, double, np.arange(m), np.empty((groups_of(width), K.n_features, ROWS)))
+    exact = Exact(double, double, every(m), np.empty((groups_of(width), K.n_features, ROWS)))
     dual = Dual(qp.c, qp.diag, qp.total, np.empty(m), np.zeros(TOLD))
     solve_points(shape, exact, Lines(single, desk.slot, desk.filled), work, dual, desk, tol, patience)
     return dual.told

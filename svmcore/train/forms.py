@@ -250,7 +250,7 @@ def one_class_problem(
     nu = border.share("nu", nu)
     words = remembered(_words, (ONE_CLASS,), 1.0, ONE_CLASS, 0.0, 0.5, True, None, None, kernel, gamma, degree, coef0)
     X, columns, spec, weights, look = points_of(X, words.kernel, words.bias, sample_weight, standardize, feature_names)
-    qp = formulations.one_class(np.ones(X.shape[0]) if weights is None else weights, nu)
+    qp = formulations.one_class(X.shape[0] if weights is None else weights, nu)
     classes, terms = np.array([-1, 1]), Terms(None, ONE_CLASS, nu=nu)
     return Problem(qp, spec, X, classes, columns, terms, None, words.by_scale, 0.0, look)
 

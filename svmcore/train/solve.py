@@ -130,8 +130,7 @@ def _start(problem: Problem, alpha0: Any) -> FloatArray:
     """The starting point: zero, or the user's dual variables; made feasible."""
     qp = problem.qp
     if alpha0 is None:
-        zero = np.zeros(len(qp.c))  # every box holds it
-        return formulations.filled(qp, zero) if qp.total else zero
+        return formulations.from_zero(qp)
     coef = border.vector(alpha0, "alpha0", problem.X.shape[0])
     if problem.classes is not None:
         if (coef < 0).any():
