@@ -221,6 +221,13 @@ def test_an_exact_move_goes_as_far_as_it_is_told_and_stays_outside(equality):
     small.check()
     b = small.progress.floats[BIAS]
     assert small.duals.v[[5, 2, 4]] == pytest.approx(np.full(3, b), abs=1e-12)
+    # a member that meets its bound on the way does not make the way longer
+    small = Small(7, equality).enter(5, 2, 4)
+    small.duals.lower[:], small.duals.upper[:] = -9.0, 9.0
+    small.duals.lower[5], small.duals.upper[5] = small.duals.beta[5] - 1e-3, small.duals.beta[5] + 1e-3
+    small.move(0, -0.3)
+    assert small.members == [2, 4]
+    assert small.duals.beta[0] == pytest.approx(start - 0.3, rel=1e-14)
 
 
 def test_a_variable_alone():

@@ -62,10 +62,11 @@ def slopes(piece, t: int, epsilon: float) -> tuple[float, float]:
     return (up if b < piece.upper[t] else -np.inf), (down if b > piece.lower[t] else np.inf)
 
 
+@pytest.mark.parametrize("cost", [1.0, 1e-4])
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @seeds(SEEDS)
-def test_extremes_and_gap(seed, epsilon):
-    it = scene(seed, epsilon)
+def test_extremes_and_gap(seed, epsilon, cost):
+    it = scene(seed, epsilon, cost)
     piece, ends = it.piece, [slopes(it.piece, t, epsilon) for t in range(N)]
     high, low, bias = _crowd_pairs_jit.extremes(piece)
     assert high == max(up for up, _ in ends)
@@ -78,7 +79,7 @@ def test_extremes_and_gap(seed, epsilon):
     loss = (piece.upper * np.maximum(u - epsilon, 0.0) + piece.lower * np.minimum(u + epsilon, 0.0)).sum()
     dual = piece.c @ piece.beta - epsilon * np.abs(piece.beta).sum() - 0.5 * piece.beta @ it.K @ piece.beta
     assert primal == pytest.approx(0.5 * piece.beta @ it.K @ piece.beta + loss)
-    assert gap == pytest.approx(primal - dual)
+    assert gap == pytest.approx(primal - dual, abs=1e-13)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])

@@ -27,10 +27,11 @@ def face_of(duals, members, d=None):
     return face
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
 @pytest.mark.parametrize("equality", [True, False])
-def test_the_face_of_free_variables_and_its_projected_residual(equality):
-    duals, _, _ = random_problem(12, equality=equality, unit=1.0)
-    duals.beta[[0, 1, 4]] = 0.5, -0.5, 2.0
+def test_the_face_of_free_variables_and_its_projected_residual(equality, unit):
+    duals, _, _ = random_problem(12, equality=equality, unit=unit)
+    duals.beta[[0, 1, 4]] = 0.5 * unit, -0.5 * unit, 2.0 * unit
     face = face_of(duals, [])
     mean = 0.5 * (duals.v[0] + duals.v[1]) if equality else 0.0
     assert projection._collect(duals, face) == pytest.approx(mean)

@@ -274,6 +274,8 @@ def test_platt_takes_the_farthest_free_variable_then_any_free_one_then_any():
     low, free = "low", "free"
     far = Sweep([5.0, 1.0, -9.0, 2.0, -2.0], f"{low} {free} {low} {free} {free}", True, EXAMINE_ALL=1)
     assert far.pair(0, PLATT) == (0, 4)
+    far.duals.v[1] = -1.0  # far, and yet not the farthest
+    assert far.pair(0, PLATT) == (0, 4)
     assert far.pair(2, PLATT) == (-1, -1)  # it can only grow, and its residual is the lowest
     assert Sweep([1.0, -4.0, -3.0], f"{low} {free} {free}", True, EXAMINE_ALL=1).pair(0, PLATT) == (0, 1)
     # the farthest free one is on the wrong side: another free one, which is the only one that helps

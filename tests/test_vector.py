@@ -12,7 +12,7 @@ from svmcore._kernels import add_forms, weighted_gram
 from svmcore._types import LANES
 from svmcore.compiler.jit import DISABLED
 from svmcore.kernel.points import near_points
-from svmcore.simd import loops, packing, passes, sparse, vector
+from svmcore.simd import line, loops, packing, passes, sparse, vector
 from svmcore.simd.lanes import MULTIPLIES_PAIRS
 
 pytestmark = pytest.mark.home
@@ -197,6 +197,18 @@ def test_distances_from_squares_in_float64(d):
     out = np.zeros(2 * LANES)
     loops.add_block(shape, rows, coef, panels, 0, 2, out)
     assert np.abs(out[:70] - coef[:70] @ expected).max() <= 70 * 2e-15
+
+
+@pytest.mark.skipif(not DISABLED, reason="compiled code is asked for whole machines")
+@pytest.mark.parametrize("shape", SHAPES, ids=IDS)
+def test_a_row_of_a_working_set_is_that_of_the_formula(shape):
+    x = np.random.default_rng(4).standard_normal((2 * LANES, 3))
+    panels, out = panels_of(prescaled(shape, x, np.float32), np.float32), np.zeros((3, 2 * LANES), np.float32)
+    expected = exact_kernel(shape, x, x)
+    for t in (0, 5, LANES - 1, LANES, 2 * LANES - 1):
+        line.store_row(shape, panels, t, out, 1)
+        assert np.abs(out[1] - expected[t]).max() <= 4e-6 * max(1.0, np.abs(expected).max())
+    assert not out[[0, 2]].any()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
