@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from repeats import seeds
-from small_paths import Windowed, refit, sides_told, windowed
+from small_paths import refit, sides_told, windowed
 
 from svmcore.path import elbow_jit as ej
 from svmcore.path import products_jit
@@ -231,170 +231,135 @@ def test_a_slot_is_for_points_with_a_pivot(share, enters, unit):
 # ---------------------------------------------------------------- a window
 
 
-def still_window(level=2.5):
-    """Nobody meets anything for long: every residual is large, and no value moves."""
-    at, window, stretch = windowed(4, m=3, level=level, equality=False)
-    at.S.resid[at.S.side != ej.ELBOW] *= 1e3
-    at.P.slope[:] = np.where(at.S.side == ej.UP, 1e-3, -1e-3)
-    at.P.slope[at.elbow] = 0.0
-    refit(at)
-    return at, window, stretch
-
-
-def meets(at, i, step):
-    """Outside point i of `still_window` meets zero after this step."""
-    up = at.S.side[i] == ej.UP
-    at.P.slope[i] = 1.0 if up else -1.0
-    at.S.resid[i] = step * at.P.slope[i]
-    refit(at)
-
-
-def begun(at, window, stretch):
-    """The window open, of all points."""
-    Windowed(at, window, stretch).open()
-    return at, window
+def still_window(meeting=None, **form):
+    """Nobody meets anything for long but these of the points outside, after these steps: no value moves. Not yet open."""
+    it = windowed(4, **{"m": 3, "level": 2.5, "equality": False, **form})
+    S, P = it.at.S, it.at.P
+    S.resid[S.side != ej.ELBOW] *= 1e3
+    P.slope[:] = np.where(S.side == ej.UP, 1e-3, -1e-3)
+    P.slope[it.at.elbow] = 0.0
+    for k, step in (meeting or {}).items():
+        i = outside(it.at, k)
+        P.slope[i] = 1.0 if S.side[i] == ej.UP else -1.0
+        S.resid[i] = step * P.slope[i]
+    refit(it.at)
+    return it
 
 
 def outside(at, k):
     return int(np.flatnonzero(at.S.side != ej.ELBOW)[k])
 
 
+def apart(at, points, others):
+    """These points no longer feel the others."""
+    for i in points:
+        for j in others:
+            if i != j:
+                at.K[i, j] = at.K[j, i] = at.P.rows[at.P.slot[i], j] = at.P.rows[at.P.slot[j], i] = 0.0
+
+
+def run(it, **how):
+    """Open the window, of all points, and run it."""
+    at, window, _ = it.open()
+    return wj.run_window(at.P, at.S, window, at.L, closing(**how))
+
+
 def test_a_window_ends_where_it_is_told_or_after_half_the_way():
-    at, window = begun(*still_window())
-    assert wj.run_window(at.P, at.S, window, at.L, closing(t_end=1.25)) == wj.END
-    assert at.S.num[ej.NOW] == 1.25
-    assert at.L.end[[EVENTS, KNOTS]].tolist() == [0, 1]
-    at, window = begun(*still_window(level=0.5))  # of size 2
-    assert wj.run_window(at.P, at.S, window, at.L, closing(t_end=0.0)) == wj.END
-    assert at.S.num[ej.NOW] == 0.5
+    for level, to, end in ((2.5, 1.25, 1.25), (0.5, 0.0, 0.5)):  # of size 4, and of size 2
+        it = still_window(level=level)
+        assert run(it, t_end=to) == wj.END
+        assert it.at.S.num[ej.NOW] == end
+        assert it.at.L.end[[EVENTS, KNOTS]].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("region", "code"), [(0.0, wj.END), (0.29, wj.LEFT_REGION), (0.31, wj.END)])
 def test_a_window_stays_where_its_candidates_are_those_that_matter(region, code):
     """But its first step may be longer."""
-    at, window, stretch = still_window()
-    begun(at, window, stretch)
-    if region:
-        meets(at, outside(at, 2), 0.05)
-        begun(at, window, stretch)
-    found = wj.run_window(at.P, at.S, window, at.L, closing(t_end=1.2, region=region))
-    assert found == code
-    assert at.S.num[ej.NOW] == pytest.approx(1.2 if code == wj.END else 1.45, abs=1e-12)
+    it = still_window({2: 0.05} if region else None)
+    assert run(it, t_end=1.2, region=region) == code
+    assert it.at.S.num[ej.NOW] == pytest.approx(1.2 if code == wj.END else 1.45, abs=1e-12)
 
 
 @pytest.mark.parametrize(("second", "code"), [(0.38, wj.FULL), (0.42, wj.LONG_STEP)])
 def test_a_long_step_is_the_first_of_a_window(second, code):
     """A tenth of the size of the linear term, which is 4 - 0.05 after the first event."""
-    at, window, stretch = still_window()
-    meets(at, outside(at, 2), 0.05)
-    j = outside(at, 4)
-    meets(at, j, 0.05 + second)
-    at.K[j, outside(at, 2)] = at.K[outside(at, 2), j] = 0.0
-    at.P.rows[at.P.slot[j], outside(at, 2)] = at.P.rows[at.P.slot[outside(at, 2)], j] = 0.0
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=2)) == code
-    assert at.L.end[EVENTS] == (2 if code == wj.FULL else 1)
-    at, window, stretch = still_window()
-    meets(at, outside(at, 2), 0.5)
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL  # a long one, but the first
+    it = still_window({2: 0.05, 4: 0.05 + second})
+    apart(it.at, [outside(it.at, 4)], [outside(it.at, 2)])
+    assert run(it, steps=2) == code
+    assert it.at.L.end[EVENTS] == (2 if code == wj.FULL else 1)
+    assert run(still_window({2: 0.5}), steps=1) == wj.FULL  # a long one, but the first
 
 
 @pytest.mark.parametrize(
     ("level", "step", "code"), [(0.0, 0.76, wj.HALVED), (0.0, 0.74, wj.FULL), (2.5, 0.76, wj.FULL)]
 )
 def test_a_window_closes_when_the_linear_term_has_halved(level, step, code):
-    at, window, stretch = still_window(level)
-    for k in range(0 if level else 9):  # no step is a long one
-        meets(at, outside(at, k), 1.5 * (1.0 - 0.93 ** (k + 1)))
-    meets(at, outside(at, 10), step)
-    far = [i for i in range(16) if at.S.side[i] != ej.ELBOW]
-    for i in range(16):
-        for j in far:
-            if i != j:
-                at.K[i, j] = at.K[j, i] = at.P.rows[at.P.slot[i], j] = at.P.rows[at.P.slot[j], i] = 0.0
+    few = {} if level else {k: 1.5 * (1.0 - 0.93 ** (k + 1)) for k in range(9)}  # no step is a long one
+    it = still_window({**few, 10: step}, level=level)
+    at, far = it.at, np.flatnonzero(it.at.S.side != ej.ELBOW)
+    apart(at, range(16), far)
     at.K[far, far] = at.P.rows[at.P.slot[far], far] = at.P.diagonal[far] = 1e9
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(t_end=0.0, steps=1 if level else 10)) == code
+    assert run(it, t_end=0.0, steps=1 if level else 10) == code
     assert at.S.num[ej.NOW] == pytest.approx(1.5 - step, abs=1e-9)
 
 
 @pytest.mark.parametrize("candidate", [0, 2])
-def test_a_point_that_depends_on_the_elbow_closes_a_window_before_it_moves(candidate):
-    at, window, stretch = still_window()
-    i = outside(at, candidate)
-    meets(at, i, 0.05)
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(pivot=0.9999)) == wj.NEAR_SINGULAR
-    assert at.S.num[ej.NOW] == 1.5
+def test_a_dependent_point_and_a_missing_row_close_a_window_before_it_moves(candidate):
+    it = still_window({candidate: 0.05})
+    at, i = it.at, outside(it.at, candidate)
+    assert run(it, pivot=0.9999) == wj.NEAR_SINGULAR
+    it.open()
+    slot, at.P.slot[i] = at.P.slot[i], -1
+    assert wj.run_window(at.P, at.S, it.window, at.L, closing()) == wj.NEED_ROW
+    assert (at.S.cnt[ej.WANT], at.S.num[ej.NOW]) == (i, 1.5)
     assert not at.L.end.any()
-
-
-@pytest.mark.parametrize("candidate", [0, 2])
-def test_a_missing_row_closes_a_window_before_it_moves(candidate):
-    at, window, stretch = still_window()
-    i = outside(at, candidate)
-    meets(at, i, 0.05)
-    begun(at, window, stretch)
-    slot = at.P.slot[i]
-    at.P.slot[i] = -1
-    assert wj.run_window(at.P, at.S, window, at.L, closing()) == wj.NEED_ROW
-    assert at.S.cnt[ej.WANT] == i
-    assert at.S.num[ej.NOW] == 1.5
     at.P.slot[at.P.slot == 0], at.P.slot[i] = slot, 0  # the first row is a row
     at.P.rows[[0, slot]] = at.P.rows[[slot, 0]]
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL
+    assert wj.run_window(at.P, at.S, it.window, at.L, closing(steps=1)) == wj.FULL
 
 
 @pytest.mark.parametrize("step", [0.1, 0.11, 0.123, 0.13, 0.17, 0.19])
 @pytest.mark.parametrize("direction", [1e-6, -1e-6, 0.3, -0.7])
 def test_a_value_that_meets_its_box_is_exactly_there(direction, step):
     """However slow it is, and whatever rounding makes of the step."""
-    at, window, stretch = still_window()
+    it = still_window()
+    at, window, _ = it
     window.direction[:] = 0.0
     j = int(at.elbow[1])
     at.P.slope[at.elbow] = at.matrix() @ [0.0, direction, 0.0]
     bound = at.S.lower if direction > 0.0 else at.S.upper
     bound[j] = at.S.beta[j] - step * direction
     refit(at)
-    begun(at, window, stretch)
     side = at.S.side.copy()
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=1)) == wj.FULL
+    assert run(it, steps=1) == wj.FULL
     assert at.S.num[ej.NOW] == pytest.approx(1.5 - step, abs=1e-6)
     assert at.S.side[j] == (ej.LOW if direction > 0.0 else ej.UP)
-    assert at.S.beta[j] == bound[j]
-    assert at.L.value[1] == bound[j]
+    assert at.S.beta[j] == at.L.value[1] == bound[j]
     assert window.moved[1, 1] == bound[j] - window.start[1]
     assert at.L.event_move[0].tolist() == [ej.ELBOW, at.S.side[j], ej.BOX]
     assert (sides_told(at, side) == at.S.side).all()
 
 
 def test_a_window_stops_when_the_inverse_has_broken_down():
-    at, window, stretch = still_window()
+    it = still_window()
+    at, window, _ = it
     j = int(at.elbow[1])
     at.P.slope[at.elbow] = at.matrix() @ [0.0, 1e-3, 0.0]
     at.S.lower[j] = at.S.beta[j] - 1e-4
     refit(at)
-    begun(at, window, stretch)
+    it.open()
     at.S.factor[1, 1] = -1.0
     assert wj.run_window(at.P, at.S, window, at.L, closing()) == wj.NEAR_SINGULAR
-    assert at.S.side[j] == ej.LOW
-    assert window.dead[1] == 0
+    assert (at.S.side[j], window.dead[1]) == (ej.LOW, 0)
 
 
 @pytest.mark.parametrize(("ties", "code"), [(29, wj.FULL), (30, wj.TIED)])
 def test_thirty_zero_steps_in_a_row_close_a_window(ties, code):
-    at, window, stretch = windowed(4, n=40, m=1, level=2.5, equality=False, kernel=np.eye(40))
-    at.S.resid[:] *= 1e3
-    at.P.slope[:] = np.where(at.S.side == ej.UP, 1e-3, -1e-3)
-    at.P.slope[at.elbow] = 0.0
-    for k in range(ties):
-        meets(at, outside(at, k), 0.0)
-    meets(at, outside(at, ties), 1e-3)  # a step that makes way
-    begun(at, window, stretch)
-    assert wj.run_window(at.P, at.S, window, at.L, closing(steps=ties + (code == wj.FULL))) == code
-    assert at.L.end[EVENTS] == ties + (code == wj.FULL)
-    assert at.L.end[KNOTS] == (code == wj.FULL)
+    meeting = dict.fromkeys(range(ties), 0.0) | {ties: 1e-3}  # the last one makes way
+    it = still_window(meeting, n=40, m=1, kernel=np.eye(40))
+    more = code == wj.FULL
+    assert run(it, steps=ties + more) == code
+    assert it.at.L.end[[EVENTS, KNOTS]].tolist() == [ties + more, more]
 
 
 @seeds(6)
