@@ -57,7 +57,7 @@ KEEP, KEEP_LEAST = 0.7, 0.3
 
 # K is kept in memory when more than this share of the first working set carries weight: that set is close to a sample. Of
 # more than SMALL_KEPT points, whose working sets are copied from it, it saves nothing.
-CROWDED = 0.55
+CROWDED = 0.6
 
 # How far a block is solved: to the share INNER of the outer violation. Where that violation is at most CLOSE times the goal,
 # and where a block holds all variables, it is solved to the goal, the share INNER_TOL of the tolerance: another block for the
