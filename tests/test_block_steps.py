@@ -262,23 +262,6 @@ def test_candidates(sign):
     assert list(ids[:count]) == list(expected)
 
 
-@pytest.mark.parametrize(("room", "chosen"), [(0, []), (1, [1]), (2, [1, 4]), (3, [1, 4, 0]), (9, [1, 4, 0, 2])])
-def test_the_worst_are_taken_before_those_that_tie(room, chosen):
-    keys, ids = np.array([-1.0, -3.0, -1.0, -0.5, -2.0, -9.0]), np.arange(6)
-    taken = np.zeros(6, bool)
-    _block_jit.take(keys, ids, 5, -1.0, room, taken)
-    assert set(np.flatnonzero(taken)) == set(chosen)
-
-
-@pytest.mark.parametrize("members", [[], [0], [1, 4, 6], [0, 1, 2, 3, 4, 5, 6]])
-def test_the_taken_are_collected_in_order(members):
-    taken, variables = np.zeros(7, bool), np.full(len(members), -1)
-    taken[members] = True
-    _block_jit.collect(taken, variables)
-    assert list(variables) == members
-    assert not taken.any()
-
-
 @pytest.mark.parametrize("unit", [1.0, 0.25])
 def test_a_working_set_begins_with_its_variables_and_says_what_has_changed(unit):
     rng = np.random.default_rng(3)

@@ -376,30 +376,6 @@ def candidates(v, beta, bound, sign, threshold, taken, keys, ids):
 
 
 @jit
-def take(keys, ids, count, limit, room, taken):
-    """Take at most `room` candidates: first those with a key below `limit`, then those with that key. In place: taken.
-
-    Many duplicates may tie with the last one that fits. They must not take the places of the worst violators.
-    """
-    for ties in (False, True):
-        for e in range(count):
-            if room > 0 and (keys[e] == limit if ties else keys[e] < limit):
-                taken[ids[e]] = True
-                room -= 1
-
-
-@jit
-def collect(taken, variables):
-    """The variables that are taken, in order: memory is read in this order. In place: variables, and none is taken."""
-    count, n = 0, taken.shape[0]
-    for t in range(n):
-        if count < variables.shape[0]:
-            variables[count] = t
-            count += taken[t]
-        taken[t] = False
-
-
-@jit
 def repair_sum(work, total):
     """Put the sum of beta right, which steps miss by their rounding. The variable with most room changes. In place: beta."""
     missing, widest, at = total, 0.0, 0

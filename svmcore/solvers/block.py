@@ -167,11 +167,10 @@ class _BlockRun(Field):
             count = block_jit.candidates(gauge.v, self.beta, bound, sign, threshold, taken, self.keys, self.ids)
             room = min((size - m) // share, count)
             if room > 0:
-                limit = np.partition(self.keys[:count], room - 1)[room - 1] if room < count else np.inf
-                block_jit.take(self.keys, self.ids, count, limit, room, taken)
+                taken[self.ids[np.argpartition(self.keys[:count], room - 1)[:room]]] = True
                 m += room
-        chosen = np.empty(m, np.int64)
-        block_jit.collect(taken, chosen)
+        chosen = np.flatnonzero(taken)  # in order: memory is read in this order
+        taken[chosen] = False
         return chosen
 
     def working_set(self, chosen: IntArray, gauge: Gauge) -> block_jit.WorkingSet:
