@@ -23,7 +23,7 @@ from svmcore.estimators._machine import Labelled, Machine
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Terms
 from svmcore.problem import border, formulations, labelling
-from svmcore.problem.columns import Columns
+from svmcore.problem.columns import plain
 from svmcore.problem.division import Sides, division
 from svmcore.train import heads
 from svmcore.train.forms import Training
@@ -129,7 +129,7 @@ class LinearMachine(Machine):
         training = None
         if len(wanted) == 1:
             form = {name: words[name] for name in self._form_words if name in words} | {"sample_weight": data.w}
-            training = Training(data.X, np.array(data.y), form, tol, Columns(data.X.shape[1]))
+            training = Training(data.X, np.array(data.y), form, tol, plain(data.X.shape[1]))
         found = heads.solved(
             data.X, wanted, tau=words.get("intercept_scaling", 0.0), goal=goal, n_threads=n_threads,
             training=training, control=new_control("fit", self.time_limit, None, 0),
@@ -234,7 +234,7 @@ class LinearSVC(sk.LinearClassifierMixin, sk.SparseCoefMixin, Labelled, LinearMa
             if not plain:
                 factors = self.class_weight_[data.y] if pair else self._factors_of(data.y, part)
                 costs = costs * (factors if data.w is None else factors * data.w)
-            signs = np.where(part.positive(data.y), 1.0, -1.0)
+            signs = part.signs(len(data.classes)).take(data.y)
             terms = Terms(words["C"], self.loss, factors=tuple(self.class_weight_.tolist()) if pair else None)
             made.append(Selection(signs, costs, np.array([0, 1]) if pair else labels, terms))
         return made

@@ -38,6 +38,12 @@ class Sides(NamedTuple):
         """Which rows are of `plus`."""
         return _among(codes, self.plus)
 
+    def signs(self, count: int) -> NDArray[np.float64]:
+        """1 for the classes `plus`, and -1 for all others of so many."""
+        signs = np.full(count, -1.0)
+        signs[list(self.plus)] = 1.0
+        return signs
+
     def name(self, classes: NDArray[Any]) -> str:
         """What it tells apart, in words."""
         labels = classes.tolist()

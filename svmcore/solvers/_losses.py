@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def losses_from(qp: DualQP, n: int) -> Losses:
     """The losses of n points, whose dual variables these are. A point has one variable, or the two of a tube."""
-    squared = bool(np.logical_or.reduce(qp.diag))
+    squared = qp.squared
     if qp.one_each(n):
         return _losses(qp.c, np.zeros(n), qp.lower, qp.upper, qp.diag, squared)
     target, half, lower, upper = np.zeros((4, n))

@@ -127,7 +127,7 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
     There are at most `most_steps` steps. With -1 their number is decided here.
     """
     patience, beta, steps, rounds = patience_of(most_steps), start.copy(), 0, 0
-    if reads_points(K) and not qp.diag.any() and one_hot(K.X) is None:
+    if reads_points(K) and not qp.squared and one_hot(K.X) is None:
         both = has_room(K) and len(beta) <= MOST_CRAWLING
         brief = min(BRIEF * len(beta), patience.most) if both else patience.most
         told = _by_points(K, qp, beta, tol, patience._replace(most=brief))

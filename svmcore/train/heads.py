@@ -21,7 +21,7 @@ from svmcore.kernel.matrix import KernelMatrix
 from svmcore.kernel.points import is_sparse
 from svmcore.models.solution import Solution, Terms
 from svmcore.problem.certify import Certificate, certificate
-from svmcore.problem.columns import Columns
+from svmcore.problem.columns import Columns, plain
 from svmcore.simd.rows import GROUP
 from svmcore.solvers import _coordinate, _lasso, _losses, _newton, _rows
 from svmcore.solvers._factors import gram_factor
@@ -70,7 +70,7 @@ def solved(
     if engine is None:
         return None
     kernel = Kernel(int(KernelKind.LINEAR), 1.0, 0.0, 3, tau * tau)
-    columns = Columns(X.shape[1])
+    columns = plain(X.shape[1])
     solutions: list[Solution] = []
     weights = np.empty((len(heads), X.shape[1]))
     groups = engine.groups(heads)
@@ -245,7 +245,7 @@ class FewSteps(Steps):
         if control.reason() is not None:
             return super().solve(qps, goal, control)
         (qp,) = qps
-        rows, losses, squared = self.rows, _losses.losses_from(qp, self.rows.n), bool(np.logical_or.reduce(qp.diag))
+        rows, losses, squared = self.rows, _losses.losses_from(qp, self.rows.n), qp.squared
         for given in (self._vectors, self._matrices, self._held):
             given.fill(0)
         w, sums, gradient, direction = self._vectors
