@@ -19,6 +19,7 @@ LARGEST = 1e150  # squares of larger numbers overflow
 # Ratios of spreads. From _UNEVEN on distances are those of one feature alone. From _SLOW on it explains why a fit was slow.
 _UNEVEN, _SLOW = 100.0, 1e3
 _GLANCE, _LEAST, _LOOKED_AT = 64, 8, 1 << 13  # rows that are looked at first: at most, at least, and their values
+_AT_ONCE = 1 << 14  # values that are centred together
 _NO_DOUBT = 20.0  # a ratio of ranges there that leaves nothing to look for
 _AT_AN_END = 0.9  # share of values at the least or the largest one from which a feature counts as a rare event
 _PRESENT = 0.01  # share of the rows in which a sparse feature must be present to count
@@ -54,8 +55,14 @@ def look_at(X: FloatArray) -> Look:
 
 def _dense_spreads(X: FloatArray, varies: NDArray[np.bool_]) -> FloatArray:
     """Standard deviations; of a rare event (a one-hot column, say) half its range: rarity is no scale."""
-    centred = X - np.add.reduce(X) / len(X)
-    spread = np.where(varies, np.sqrt(np.add.reduce(centred * centred) / len(X)), 0.0)
+    mean, square = np.add.reduce(X) / len(X), np.zeros(X.shape[1])
+    step = max(1, _AT_ONCE // X.shape[1])
+    room = np.empty((min(step, len(X)), X.shape[1]))
+    for start in range(0, len(X), step):  # new memory for all of X would take longer than the work
+        some = X[start : start + step]
+        away = np.subtract(some, mean, out=room[: len(some)])
+        square += np.einsum("ij,ij->j", away, away)
+    spread = np.where(varies, np.sqrt(square / len(X)), 0.0)
     narrow = np.flatnonzero((spread > 0) & (spread < spread.max(initial=0.0) / _UNEVEN))
     few = X[:, narrow]
     low, high = few.min(axis=0), few.max(axis=0)
