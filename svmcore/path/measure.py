@@ -7,9 +7,8 @@ between them are good. All stretches are looked at, or the longest and some othe
 A finished path is measured for any C (`certify`). A few values come first, so that there is an answer when the work must
 stop. Then all others follow.
 
-Cost: one product with K for each place. Where many places differ in few values, it is one product for all of them, and the
-rows of K whose values change. The rows are those of the tracker if it has all of them. Otherwise they are computed from the
-data.
+Cost: one product with K for some places together. Its rows are those of the tracker if it has all of them. Otherwise they
+are computed from the data.
 """
 
 from __future__ import annotations
@@ -36,12 +35,6 @@ _RANK = 1e-14
 """A pivot is zero if it is below this share of the largest one, times the number of points."""
 _REGULAR = 1e-6
 """If no pivot of Cholesky's factor is below this share of the largest one, the rank is full without a search."""
-_FALL = 0.25
-"""Products at one lambda are derived from those at another only down to this share of it. Below it rounding would matter."""
-# Memory is slow, so a product of one row costs as much as a product of _ALONE rows together.
-_ALONE = 8
-# So few products are computed at once.
-_FEW_PRODUCTS = 1 << 22
 # Stretches. So many are measured together. The first so many of a path that must be measured are measured in any case.
 _TOGETHER, _FIRST_STRETCHES = 64, 4
 # At most so many knots are looked at for a sum of values that is not zero: those where it is above this share of LOST.
@@ -145,35 +138,6 @@ class Source:
         return np.ascontiguousarray(block + self.data.spec.kernel.offset).T
 
 
-def _products(source: Source, point: Point, go_on: GoOn) -> FloatArray | None:
-    """K times every row of `point.beta`. Where rows near in lambda differ in few values, they come from the first of them."""
-    if point.beta.size * source.n <= _FEW_PRODUCTS:
-        return source.times(point.beta, go_on)
-    near = [point.beta[part] for part in _near(point.lam)]
-    size = int(np.count_nonzero(np.any(point.beta != 0.0, axis=0)))
-    moved = [int(np.count_nonzero(np.any(values[0] != values, axis=0))) for values in near]
-    apart = sum(_ALONE * size + len(values) * count for values, count in zip(near, moved, strict=True))
-    if apart >= size * point.lam.size:
-        return source.times(point.beta, go_on)
-    out = []
-    for values in near:
-        base = source.times(values[:1], go_on)
-        change = source.times(values[1:] - values[0], go_on) if base is not None and len(values) > 1 else None
-        if base is None or (change is None and len(values) > 1):
-            return None
-        out += [base] if change is None else [base, base + change]
-    return np.concatenate(out)
-
-
-def _near(lam: FloatArray) -> Iterator[slice]:
-    """Groups of falling values of lambda. Within a group no value is below the share `_FALL` of the first one."""
-    start = 0
-    while start < lam.size:
-        stop = start + max(1, int(np.count_nonzero(lam[start:] > _FALL * lam[start])))
-        yield slice(start, stop)
-        start = stop
-
-
 # ---- a path that has just been computed --------------------------------------------------------------------------------
 
 
@@ -208,7 +172,7 @@ def check_path(
     few = _spread(starts, _FIRST_STRETCHES)
     for some, allowed in ((few, _always), (np.setdiff1d(starts, few), go_on)) if sure else ((starts, go_on),):
         for point, middle in _places(path, some, knots=knots):
-            product = _products(source, point, allowed)
+            product = source.times(point.beta, allowed)
             if product is None:
                 return worst
             found = measure(path, point, product)
