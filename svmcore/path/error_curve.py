@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from svmcore._control import Control
 from svmcore._errors import ConvergenceWarning, InputError, warn
 from svmcore._types import FloatArray, IntArray
+from svmcore.base.door import reals
 from svmcore.models.loss_curve import LossCurve
 from svmcore.models.step_curve import StepCurve, steps
 from svmcore.path import curve_jit
@@ -132,8 +133,7 @@ def _curve_of(path: Any, X: Any, y: Any, sample_weight: Any, control: Control) -
     else:
         X = data.columns.apply(X)
         wanted = _wanted(path, y, X.shape[0])
-        given = border.sample_weights(sample_weight, X.shape[0])
-        weight = np.ones(X.shape[0]) if given is None else given
+        weight = _weights_of(sample_weight, X.shape[0])
     there = weight > 0.0
     if not there.all():
         X, wanted, weight = X[there], wanted[there], weight[there]
@@ -205,3 +205,14 @@ def _signs_of(y: Any, classes: NDArray[Any], n: int) -> FloatArray:
             f"y holds the label {labels[unknown][0]!r}; this path separates {classes[0]!r} and {classes[1]!r}"
         )
     return np.where(labels == classes[1], 1.0, -1.0)
+
+
+def _weights_of(sample_weight: Any, n: int) -> FloatArray:
+    if sample_weight is None:
+        return np.ones(n)
+    weight = reals(sample_weight, "sample_weight")
+    if weight.shape != (n,):
+        raise InputError(f"sample_weight has shape {weight.shape} for {n} rows of X; give one weight per row")
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.sum() > 0.0):
+        raise InputError("sample_weight must be finite, not negative, and not all zero")
+    return weight
