@@ -104,7 +104,6 @@ class Options(NamedTuple):
     n_events_max: int
     lower: FloatArray  # the boxes as they are where no ties are spread
     upper: FloatArray
-    widest: int = 1 << 60  # with so many points on the elbow another engine goes on
 
 
 # ---- direction, rates, next event --------------------------------------------------------------------------------
@@ -409,8 +408,6 @@ def follow(setting, state, work, log, opt):
     for _ in range(opt.budget):
         if state.cnt[N_ELBOW] + 2 > state.factor.shape[0]:
             return GROW
-        if state.cnt[N_ELBOW] >= opt.widest:
-            return BUDGET
         if opt.record and log_full(state, log):
             return FLUSH
         t = state.num[NOW]

@@ -189,15 +189,6 @@ def test_room_for_two_more_on_the_elbow(capacity, code):
     assert pj.follow(at.P, at.S, at.W, at.L, options(at)) == code
 
 
-def test_a_wide_elbow_is_left_to_another_engine():
-    at = scene(3)
-    before = at.S.num[ej.NOW], at.m
-    assert pj.follow(at.P, at.S, at.W, at.L, options(at, widest=at.m)) == ej.BUDGET
-    assert (at.S.num[ej.NOW], at.m) == before
-    assert pj.follow(at.P, at.S, at.W, at.L, options(at, widest=at.m + 1)) == ej.BUDGET
-    assert at.S.num[ej.NOW] < before[0]
-
-
 def test_a_row_that_is_missing_ends_the_call_before_the_event():
     at = far_scene()
     S = at.S

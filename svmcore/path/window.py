@@ -83,6 +83,7 @@ class Inverse:
         self.rest = 0  # so many events are still to be followed without windows
         self.penalty = REST  # the length of the next rest
         self.least = max(FEWEST, int(WORTH / tracker.n))
+        self.slice = REST if 2 * self.least <= tracker.n else 1 << 60  # of few points no window will pay
         self.n_inverses = 0
 
     @cached_property
@@ -163,10 +164,9 @@ class Inverse:
         return ej.BUDGET if code == ej.DEFEATED else ej.REFRESH
 
     def _steps(self, opt: pj.Options) -> int:
-        """Follow single steps: as many as a rest has, or until the elbow is so wide that windows pay."""
-        tracker, known = self.tracker, self.tracker.n_events
-        resting = opt._replace(budget=min(opt.budget, self.rest)) if self.rest > 0 else opt._replace(widest=self.least)
-        code = tracker.factor.advance(resting)
+        tracker = self.tracker
+        known = tracker.n_events
+        code = tracker.factor.advance(opt._replace(budget=min(opt.budget, max(self.rest, self.slice))))
         self.rest = max(0, self.rest - max(1, tracker.n_events - known))
         return code
 
