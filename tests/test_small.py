@@ -515,6 +515,19 @@ def test_nu_within_too_few_steps_says_so(most):
         found = svmcore.train_svc(X, y, nu=0.5, max_iter=most)
     assert found.status is Status.MAX_ITER
     assert found.C > 0.0
+    assert (found.solver, found.n_iter) == ("small", most)
+
+
+def test_two_variables_of_a_point_are_one_where_there_is_no_tube():
+    """Both of them may be above zero then: what they take from each other changes nothing."""
+    X = np.random.default_rng(5).normal(size=(30, 2))
+    found = svmcore.train_svr(X, X[:, 0], 10.0, epsilon=0.0, tol=1e-8)
+    assert found.solver == "small"
+    assert found.converged
+    other = svmcore.train_svr(X, X[:, 0], 10.0, epsilon=0.0, tol=1e-8, solver="smo")
+    assert found.objective == pytest.approx(other.objective, rel=1e-9)
+    told = svmcore.certificate(X, X[:, 0], found.alpha - found.alpha_star, found.intercept, C=10.0, epsilon=0.0)
+    assert told.kkt_violation <= 1e-8
 
 
 @pytest.mark.parametrize("most", [1, 7])

@@ -132,7 +132,7 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
         brief = min(BRIEF * len(beta), patience.most) if both else patience.most
         told = _by_points(K, qp, beta, tol, patience._replace(most=brief))
         found, steps, rounds = (
-            _outcome(told.tolist(), beta, tol, qp.total, last=True),
+            _outcome(told.tolist(), beta, tol, qp.total, math.inf),
             int(told[STEPS]),
             int(told[ROUNDS]),
         )
@@ -142,7 +142,7 @@ def at_once(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float, most_ste
         return None
     batch = Batch(gram_of(K), joined([(qp, spans_of(qp.point))]), beta)
     batch.solve(tol, 1, patience._replace(most=patience.most - steps) if steps else patience)
-    found = _outcome(batch.tasks.told[0].tolist(), beta, tol, qp.total, last=True)
+    found = _outcome(batch.tasks.told[0].tolist(), beta, tol, qp.total, math.inf)
     if found is None or not _is_convex(K, qp, beta):
         return None
     return found._replace(n_iter=found.n_iter + steps, n_rounds=found.n_rounds + rounds) if steps else found
@@ -176,17 +176,22 @@ def _by_points(K: KernelMatrix, qp: DualQP, beta: FloatArray, tol: float, patien
     return dual.told
 
 
-def _outcome(values: list[float], beta: FloatArray, tol: float, total: float, *, last: bool = False) -> Outcome | None:
+def _outcome(
+    values: list[float], beta: FloatArray, tol: float, total: float, most: float | None = None
+) -> Outcome | None:
     """What is told of a problem, unless its violation is too large, its sum is wrong, or a step met a negative curvature.
 
-    At `last` a violation that is rounding is not too large for a tolerance that rounding hides.
+    With `most` a violation above the tolerance is not too large if it is rounding, or if that many steps have been taken.
     """
     excess, noise = values[SUM] - total, rounding_of(values[ENERGY])
-    hidden = last and tol < HOPELESS * noise and tol < values[VIOLATION] <= HIDDEN * noise
-    met = values[VIOLATION] <= tol or hidden
+    hidden = tol < HOPELESS * noise and values[VIOLATION] <= HIDDEN * noise
+    status = Status.CONVERGED
+    if values[VIOLATION] > tol and most is not None:
+        status = Status.PRECISION if hidden else Status.MAX_ITER
+    met = values[VIOLATION] <= tol or (most is not None and (hidden or values[STEPS] >= most))
     if not met or values[BITS] or abs(excess) > DRIFT * math.sqrt(values[SQUARES]):
         return None
-    m, status = len(beta), Status.PRECISION if hidden else Status.CONVERGED
+    m = len(beta)
     return Outcome(
         beta, int(values[STEPS]), int(values[ROUNDS]), int(values[ROWS_READ]) * m, int(values[SUPPORT]) * m,
         values[VIOLATION], values[BIAS], values[OBJECTIVE], values[GAP], excess, VANISHING * values[ENERGY], status,
@@ -295,9 +300,9 @@ class Batch:
         told, beta = self.tasks.told.tolist(), self.tasks.beta
         return [_outcome(told[k], beta[first[k] : first[k + 1]], tol, totals[k]) for k in range(len(totals))]
 
-    def outcome(self, k: int, tol: float) -> Outcome | None:
-        """What came out of a task, unless its violation is above the tolerance."""
-        return _outcome(self.tasks.told[k].tolist(), self.beta(k), tol, float(self.tasks.total[k]))
+    def outcome(self, k: int, tol: float, most: float | None = None) -> Outcome | None:
+        """What came out of a task, unless its violation is above the tolerance. With `most` as far as so many steps led."""
+        return _outcome(self.tasks.told[k].tolist(), self.beta(k), tol, float(self.tasks.total[k]), most)
 
 
 class Shared(NamedTuple):
@@ -323,20 +328,26 @@ def with_share(gram: FloatArray, qp: DualQP, nu: float, tol: float, patience: Pa
 
 
 def with_nu(
-    gram: FloatArray, several: Joined, nu: Sequence[float], tol: float, n_threads: int, patience: Patience = PATIENCE
+    gram: FloatArray,
+    several: Joined,
+    nu: Sequence[float],
+    tol: float,
+    n_threads: int,
+    patience: Patience = PATIENCE,
+    most: float | None = None,
 ) -> list[tuple[float, Outcome | None] | None]:
     """The 1 / C with share nu, and the machine, for each problem, which is a hinge classifier's with C = 1.
 
     Where the classes overlap so much that there is no such C within reach, it is the machine of a large one. None where nu is
     above `most_nu`, or a step meets a negative curvature; 1 / C alone where pair steps do not lead to the tolerance. That is
-    smaller where C is small, as differences between values of f are.
+    smaller where C is small, as differences between values of f are. With `most` the machine is there after so many steps.
     """
     qp, size = several.qp, size_of(gram.diagonal())
     boxes = qp._replace(c=np.zeros(len(qp.c)), lower=qp.lower.copy(), upper=qp.upper.copy())
     batch = Batch(gram, several._replace(qp=boxes), np.empty(len(qp.c)))
     batch.solve(tol, n_threads, patience, shares=Shares(np.array(nu), size, qp.lower, qp.upper, np.empty(len(qp.c))))
     inverses = batch.tasks.told[:, INVERSE].tolist()
-    return [(t, batch.outcome(k, tol * min(1.0, size / t))) if t > 0.0 else None for k, t in enumerate(inverses)]
+    return [(t, batch.outcome(k, tol * min(1.0, size / t), most)) if t > 0.0 else None for k, t in enumerate(inverses)]
 
 
 def most_nu(qp: DualQP) -> float:

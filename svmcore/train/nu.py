@@ -188,7 +188,7 @@ def nu_fit(problem: Problem, nu: float, run: Run, control: Control, training: Tr
         speak(solution, found.measured, problem, run)
         share = line.share(found.raw.beta * line.unit(t))
         beyond = None if problem.classes is None else out_of_reach(nu, share, 1.0 / t)
-        if found.raw.status in STOPPED or not (found.raw.status.ok or beyond):
+        if found.raw.status in (*STOPPED, Status.MAX_ITER) or not (found.raw.status.ok or beyond):
             warn(
                 f"{found.raw.status.name.lower()} while looking for nu={nu:g}: the machine has share {share:.4g}.",
                 ConvergenceWarning,
@@ -210,7 +210,7 @@ def _by_sums(
         return None, None
     gram, patience, spans = gram_of(K), small.patience_of(run.max_iter), small.spans_of(qp.point)
     if problem.classes is not None:
-        (found,) = small.with_nu(gram, small.joined([(qp, spans)]), [nu], run.tol, 1, patience)
+        (found,) = small.with_nu(gram, small.joined([(qp, spans)]), [nu], run.tol, 1, patience, patience.most)
         t, outcome = found or (None, None)
         return t, None if outcome is None else reached_at_once(outcome)
     shared = small.with_share(gram, qp, nu, run.tol, patience)

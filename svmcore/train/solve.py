@@ -288,13 +288,25 @@ def _at_once(
         return None  # the next solver has an option of this name
     most = auto.hasty(run.max_iter) if after in ("interior", "newton") else run.max_iter
     found = small.at_once(qp, K, start, run.tol, most)
-    if found is None or formulations.netted(qp, found.beta) is not found.beta:
+    if found is None:
         return None
     if run.max_iter < 0 and not found.quiet(LARGE_GAP):
         return None
     K.n_evals += found.n_evals
     K.certificate_evals += found.certificate_evals
-    return found
+    beta = formulations.netted(qp, found.beta)
+    return found if beta is found.beta else _measured_anew(qp, K, found, beta, run)
+
+
+def _measured_anew(qp: DualQP, K: KernelMatrix, found: Outcome, beta: FloatArray, run: Run) -> Outcome | None:
+    """A point next to one that was found, if it is as good."""
+    full = certificate(qp, K, beta)
+    if not full.kkt_violation <= max(run.tol, found.violation):
+        return None
+    return found._replace(
+        beta=beta, violation=full.kkt_violation, bias=full.intercept, objective=full.objective, gap=full.gap,
+        excess=qp.excess(beta),
+    )  # fmt: skip
 
 
 def _chain(
