@@ -268,23 +268,6 @@ def test_pairs_share_one_matrix(kernel, monkeypatch):
         assert np.array_equal(mine.support_vectors, theirs.support_vectors)
 
 
-def test_pairs_of_a_kernel_that_may_not_be_positive_show_whether_they_are_convex(monkeypatch):
-    """The solver says what a negative curvature among the support vectors means, and looks for a nu."""
-    X, y = clouds(120)
-    words = {"kernel": "sigmoid", "gamma": 0.1}
-    asked = asked_of_the_solver(monkeypatch)
-    found = svmcore.train_classes(X, y, 2.0, tol=1e-7, coef0=-1.0, **words)
-    assert not asked
-    other = svmcore.train_classes(X, y, 2.0, tol=1e-7, coef0=-1.0, solver="smo", **words)
-    np.testing.assert_allclose(found.decision_function(X), other.decision_function(X), atol=1e-5)
-    asked.clear()
-    svmcore.train_classes(X, y, nu=0.5, coef0=-1.0, **words)
-    assert len(asked) == 3
-    with pytest.warns(svmcore.ConvergenceWarning, match="3 of 3 machines.*not positive semi-definite"):
-        svmcore.train_classes(X, y, 2.0, coef0=1.0, **words)
-    assert len(asked) == 6
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_machines_with_nu_share_one_matrix(strategy, monkeypatch):
     X, y = clouds(150)

@@ -33,7 +33,7 @@ from svmcore.problem.columns import Columns
 from svmcore.problem.division import Division, Sides
 from svmcore.problem.scales import Look
 from svmcore.solvers import _near, small
-from svmcore.solvers._contract import Outcome, shows_convex
+from svmcore.solvers._contract import Outcome
 from svmcore.train import auto
 from svmcore.train.solve import Run, certificate_of
 
@@ -86,7 +86,7 @@ def together(study: Common, gram: FloatArray | None, run: Run) -> OverMatrix | N
         return OverMatrix(study, gram, run)
     if study.spec.function is not None:
         return None
-    if n <= small.MOST_POINTS and 8.0 * n * n <= run.cache_bytes:
+    if n <= small.MOST_POINTS and 8.0 * n * n <= run.cache_bytes and is_positive(kernel):
         return OverMatrix(study, None, run)
     K = KernelMatrix(study.X, kernel, cache_bytes=0, n_threads=run.n_threads)
     if run.max_iter >= 0 or not (small.reads_points(K) and is_positive(kernel)):
@@ -140,7 +140,6 @@ class OverMatrix:
 
     def __init__(self, study: Common, gram: FloatArray | None, run: Run) -> None:
         self.study, self.run = study, run
-        self.sure = gram is not None or is_positive(study.spec.kernel)  # else each answer shows whether it is convex
         self.order = study.codes.argsort(kind="stable")
         self.sizes = np.bincount(study.codes, minlength=study.classes.size).tolist()
         self.edges = [0, *itertools.accumulate(self.sizes)]
@@ -166,7 +165,7 @@ class OverMatrix:
         parts, todo = which.parts, list(range(len(costs)))
         if nus[0] is not None:
             nus = [border.share("nu", nu) for nu in nus]
-            todo = [k for k in todo if costs[k] == 1.0 and self.sure]
+            todo = [k for k in todo if costs[k] == 1.0]
         low, high = min(costs) * min(self.heaviest), max(costs) * max(self.heaviest)
         if not (low > formulations.NEGLIGIBLE and high < math.inf):
             todo = [k for k in todo if self._has_costs(parts[k], costs[k])]
@@ -246,10 +245,7 @@ class _Some:
         if nus[0] is None:
             batch = small.Batch(over.gram, self.several, np.zeros(len(self.several.qp.c)))
             batch.solve(run.tol, run.n_threads, patience)
-            found = batch.outcomes(run.tol)
-            if not over.sure:
-                found = [self._convex(k, one, over.gram) for k, one in enumerate(found)]
-            self.found = list(zip(costs, found, strict=True))
+            self.found = list(zip(costs, batch.outcomes(run.tol), strict=True))
             self.said: list[str | None] = [None] * len(parts)
         else:
             shares = [float(nu or 0.0) for nu in nus]
@@ -257,13 +253,6 @@ class _Some:
             self.found = [(0.0, None) if one is None else (1.0 / one[0], one[1]) for one in with_nu]
             self.said = [self._reach(k, nu, over) for k, nu in enumerate(shares)]
         self.seconds = (time.perf_counter() - begin) / len(parts)
-
-    def _convex(self, k: int, found: Outcome | None, gram: FloatArray) -> Outcome | None:
-        """An answer, unless a curvature among its rows is negative: what that means, `train_svc` says."""
-        if found is None:
-            return None
-        support = self.several.qp.point[self.several.first[k] : self.several.first[k + 1]][found.beta != 0.0]
-        return found if shows_convex(gram[np.ix_(support, support)], True) else None
 
     def _reach(self, k: int, nu: float, over: OverMatrix) -> str | None:
         """What there is to say of a nu that could not be had."""
