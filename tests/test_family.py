@@ -453,6 +453,24 @@ def test_one_fit_of_few_features_says_whether_a_nu_is_within_reach(monkeypatch):
 
 
 @pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore:the tolerance is met but the objective may be off")
+def test_one_fit_without_a_tube_says_whether_there_are_so_many_vectors():
+    """Targets on a line have few of them; noisy ones have a tube of every share. Large kernel values make steps slow."""
+    rng = np.random.default_rng(1)
+    X = 3.0 * rng.normal(size=(400, 4))
+    exact = svmcore.train_svr(X, X.sum(axis=1), 10.0, nu=0.3, kernel="linear")
+    assert exact.stats["fits"] == 1
+    assert exact.epsilon == 0.0
+    noisy = svmcore.train_svr(X, X.sum(axis=1) + rng.normal(size=400), 10.0, nu=0.3, kernel="linear")
+    assert noisy.epsilon > 0.0
+    assert noisy.solver == "interior"
+    assert noisy.alpha.sum() == pytest.approx(0.3 * 10.0 * 400, rel=1e-9)
+    for one in (exact, noisy):
+        assert one.converged
+        assert one.kkt_violation <= 1e-3
+
+
+@pytest.mark.compiled
 def test_a_nu_that_two_points_alone_keep_away_is_found_at_any_cost():
     """The share stays where it is from C = 100 to 1e7, and falls then: where steps are few, a search goes on."""
     rng = np.random.default_rng(0)

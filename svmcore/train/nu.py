@@ -233,9 +233,8 @@ class _NuSearch:
     ) -> None:
         self.line, self.K, self.nu, self.run, self.control, self.solve = line, K, nu, run, control, solve
         self.fits = self.n_iter = 0
-        self.steady = (
-            not line.tube and run.solver == solvers.AUTO and auto.choose(line.qp, K, warm=False)[0] == "interior"
-        )
+        slow = not (line.tube and auto.is_tame(line.qp, K))  # else pair steps are faster
+        self.steady = slow and run.solver == solvers.AUTO and auto.choose(line.qp, K, warm=False)[0] == "interior"
         none = np.zeros(len(line.qp.c), bool)
         self.less = _End(line.nothing, np.zeros(len(none)), 0.0, none, none)
         self.before: _End | None = None  # the last one, while all are on one side
@@ -273,11 +272,11 @@ class _NuSearch:
     def look(self, near: float | None) -> tuple[float, Reached]:
         """The parameter, and the answer there; it may be `near` a value."""
         line, step = self.line, _NEAR if near is not None else _STEP
-        if self.steady:  # an interior point takes as long for any C
-            end = self.fit(_DEEPEST * line.size, self.less.a)
-            if end.share > self.nu or self.stopped(end):
+        if self.steady:  # an interior point takes as long for any C, and without a tube
+            end = self.fit(0.0 if line.tube else _DEEPEST * line.size, self.less.a)
+            if self.stopped(end) or (end.share < self.nu if line.tube else end.share > self.nu):
                 return end.t, self.answer(end)
-            self.less = end
+            self.less = self.less if line.tube else end
         first = near if near is not None else 0.1 * line.nothing if line.tube else line.size
         end = self.fit(first, self.less.a)
         while end.share < self.nu * (1.0 - _EXACT):
