@@ -247,7 +247,8 @@ class _NuSearch:
     def fit(self, t: float, a: FloatArray) -> _End:
         """Solve the problem at t from `a`."""
         qp, unit = self.line.at(t), self.line.unit(t)
-        start = formulations.feasible_start(qp, (0.0 if self.steady else 1.0 / unit) * a)
+        cold = self.steady and not auto.is_tame(qp, self.K)  # else pair steps from there are faster
+        start = formulations.feasible_start(qp, (0.0 if cold else 1.0 / unit) * a)
         run = self.run._replace(tol=_SHARPER * self.tolerance(t), trace=False)
         reached, _ = self.solve(qp, self.K, run, start, self.control, warm=bool(start.any()))
         self.fits += 1

@@ -33,6 +33,7 @@ from svmcore.train.forms import Problem
 from svmcore.train.words import speak
 
 _ROUNDS = 3  # restarts of a solver whose answer the certificate refutes
+_MONOMIALS = 4  # an interior point that has to make its features takes so many times as long
 _BY_CHANCE = 1 / 16  # share of the typical rounding of a violation below which a tolerance is met by no point
 
 
@@ -286,7 +287,8 @@ def _at_once(
     after = auto.choose(qp, K, warm=warm)[0] if matters else ""
     if run.options and solvers.accepted(after, run.options):
         return None  # the next solver has an option of this name
-    most = auto.hasty(run.max_iter) if after in ("interior", "newton") else run.max_iter
+    times = 1 if K.kernel.kind == KernelKind.LINEAR else _MONOMIALS
+    most = auto.hasty(run.max_iter, times) if after in ("interior", "newton") else run.max_iter
     found = small.at_once(qp, K, start, run.tol, most)
     if found is None:
         return None
