@@ -20,7 +20,7 @@ CLASSES, NUMBERS = ("hinge", "squared_hinge"), ("epsilon_insensitive", "squared_
 LOSSES = CLASSES + NUMBERS
 INTERCEPTS = ("free", "embedded", "none")
 pytestmark = [pytest.mark.home, pytest.mark.filterwarnings("ignore::svmcore.ScaleWarning")]
-SEEDS = [*range(2 if DISABLED else 8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
+SEEDS = [*range(1 if DISABLED else 8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 40))]
 WORST = -1e-9  # a relative gap below this is a fault, whatever the rest
 
 
