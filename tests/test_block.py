@@ -378,3 +378,27 @@ def test_a_block_does_not_circle_in_its_rounding():
         cold = svmcore.train_svc(X, y, C, gamma=0.1, solver="block", tol=1e-6)
         assert warm.n_iter <= 2 * cold.n_iter + len(y)
         alpha = warm.alpha
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_near_the_end_a_block_is_solved_to_the_tolerance(C, monkeypatch):
+    """No other block follows for the little that is left."""
+    X, y = mixture(2500, 10, noise=0.02)
+    found = svmcore.train_svc(X, y, C, gamma=0.1)
+    monkeypatch.setattr(block, "CLOSE", 0.0)
+    slower = svmcore.train_svc(X, y, C, gamma=0.1)
+    assert max(found.kkt_violation, slower.kkt_violation) <= 1e-3
+    assert found.stats["n_outer"] < slower.stats["n_outer"]
+    assert found.n_kernel_evals < slower.n_kernel_evals
+
+
+@pytest.mark.compiled
+def test_where_the_last_product_has_to_be_precise_no_other_one_comes_before_it():
+    """It takes the place of the last block's product, and the certificate finds it remembered."""
+    X, y = mixture(2500, 10, noise=0.02)
+    records = svmcore.train_svc(X, y, 100.0, gamma=0.1, solver="block", trace=True)
+    assert records.stats["exact"]
+    assert records.stats["certificate_evals"] == 0
+    last = records.n_kernel_evals - int(records.trace["n_kernel_evals"][-2])
+    assert last < 1.5 * len(records.support) * len(y)
