@@ -281,10 +281,11 @@ def test_rests_are_found_one_after_the_other(seed):
         still[k] &= not (
             (R.value[own] > R.bounds[0, on] + near[on]) & (R.value[own] < R.bounds[1, on] - near[on])
         ).any()
-    found = list(_resting(path_of(R, chord), near))
-    assert [[first, last] for first, last, _ in found] == rests(values, still, near)
-    for first, _, there in found:
-        assert np.array_equal(there, values[first])
+    found = []
+    for runs, there in _resting(path_of(R, chord), near):
+        assert np.array_equal(there, values[runs[:, 0]])
+        found += runs.tolist()
+    assert found == rests(values, still, near)
 
 
 def test_a_path_of_one_knot_rests_there():
@@ -294,9 +295,9 @@ def test_a_path_of_one_knot_rests_there():
         knot_events=R.knot_events[:1], offset=R.offset[:2], index=R.index[inside], value=R.bounds[0, R.index[inside]]
     )
     values[0, one.index] = one.value
-    ((first, last, there),) = _resting(path_of(one, np.zeros((1, 2))), np.zeros(N))
-    assert (first, last) == (0, 0)
-    assert np.array_equal(there, values[0])
+    ((runs, there),) = _resting(path_of(one, np.zeros((1, 2))), np.zeros(N))
+    assert runs.tolist() == [[0, 0]]
+    assert np.array_equal(there, values[:1])
 
 
 @pytest.mark.parametrize("sides", ["below", "above", "both"])

@@ -237,15 +237,17 @@ def lost_share(path: Any) -> float:
     track, problem = path._track, path._problem
     if not path._data.equality:
         return 0.0
-    ends = np.array([problem.lower, problem.upper, np.zeros(problem.lower.size)])  # of what is on the elbow, its value
-    sums = []
-    for of in (np.asarray, np.abs):
-        each = of(ends)
-        old, new = (each[track.event_move[:, side], track.event_index] for side in (0, 1))
-        bound = each[track.side0, np.arange(problem.lower.size)].sum() + np.cumsum(np.append(0.0, new - old))
-        elbow = np.add.reduceat(np.append(of(track.value), 0.0), track.offset[:-1])
-        sums.append(bound[track.knot_events] + np.where(np.diff(track.offset) > 0, elbow, 0.0))
-    suspects = np.flatnonzero(np.abs(sums[0]) > _SUSPECT * LOST * sums[1])[:_FIRST_SUSPECTS]
+    ends, value = np.zeros((3, problem.lower.size)), np.zeros(track.value.size + 1)
+    ends[0], ends[1], value[:-1] = problem.lower, problem.upper, track.value  # what is on the elbow has its own value
+    moved, (old, new, _) = track.event_index, track.event_move.T
+    begin, every, sums = track.offset[:-1], np.arange(ends.shape[1]), []
+    for end, own in ((ends, value), (np.abs(ends), np.abs(value))):
+        bound = np.empty(moved.size + 1)
+        bound[0], bound[1:] = np.add.reduce(end[track.side0, every]), end[new, moved] - end[old, moved]
+        elbow = np.add.reduceat(own, begin)
+        elbow[begin == track.offset[1:]] = 0.0
+        sums.append(bound.cumsum()[track.knot_events] + elbow)
+    suspects = (np.abs(sums[0]) > _SUSPECT * LOST * sums[1]).nonzero()[0][:_FIRST_SUSPECTS]
     shares = [abs(b.sum()) / max(np.abs(b).sum(), NONZERO) for b in vectors(path, suspects)]
     return float(max(shares, default=0.0))
 

@@ -14,16 +14,15 @@ middle, with a knot at each of its corners. So a machine does not depend on wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from svmcore._types import FloatArray
+from svmcore._types import FloatArray, IntArray
 from svmcore.path import middle_jit
 from svmcore.path.middle_jit import CORNERS, Bounds
 from svmcore.path.record import Track, offsets
-from svmcore.path.values import keep_record, vectors
+from svmcore.path.values import keep_record, values_at
 
 _AT_BOUND = 1e-11
 """A value that is closer to a bound than this share of its box is at the bound."""
@@ -47,9 +46,7 @@ def centred(path: Any, products: Callable[[FloatArray], FloatArray]) -> Track:
     bounds = Bounds(problem.slope, np.empty(near.size), on[0], on[1])
     scratch, room = np.empty((2, CORNERS)), np.empty((32 * CORNERS, 2))
     corners: list[FloatArray] = []
-    found, many = _resting(path, near), max(1, _HELD // near.size)
-    while some := list(islice(found, many)):
-        runs, values = np.array([run[:2] for run in some]), np.array([run[2] for run in some])
+    for runs, values in _resting(path, near):
         rest = problem.fixed - products(values)
         if runs[0, 0] == 0 and track.open_top:
             above_of, below_of = problem.slope[values[0] < high], problem.slope[values[0] > low]
@@ -69,30 +66,29 @@ def centred(path: Any, products: Callable[[FloatArray], FloatArray]) -> Track:
     return out
 
 
-def _resting(path: Any, near: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
-    """Runs of knots between which all values stay at their bounds: first and last knot, and these values."""
+def _resting(path: Any, near: FloatArray) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Runs of knots between which all values stay at their bounds: their first and last knots, and these values."""
     track, low, high = path._track, path._problem.lower + near, path._problem.upper - near
-    begin, sizes = track.offset[:-1], np.diff(track.offset)
-    still, there = track.chord[:, 0] == 0.0, sizes > 0
-    for each in (np.ones_like(sizes), sizes):  # of most knots the first value is inside its box, and says all
-        knots = np.flatnonzero(still & there)
-        many = each[knots]
-        place = np.repeat(begin[knots] - (np.cumsum(many) - many), many) + np.arange(many.sum())
-        i, b = track.index[place], track.value[place]
-        still[np.repeat(knots, many)[(low[i] < b) & (b < high[i])]] = False
-    if still.size == 1 and still[0]:
-        yield 0, 0, next(vectors(path, np.array([0])))
-    pairs = np.flatnonzero(still[1:] & still[:-1])
-    knots = np.unique(np.concatenate([pairs, pairs + 1]))
-    first, last, values, now = -2, -2, near, near
-    for k, b in zip(knots.tolist(), vectors(path, knots), strict=True):
-        if last != k - 1 or (np.abs(b - now) > near).any():
-            if last > first:
-                yield first, last, values
-            first, values = k, b
-        last, now = k, b
-    if last > first:
-        yield first, last, values
+    inside = (low[track.index] < track.value) & (track.value < high[track.index])
+    moving = offsets(inside)[track.offset]
+    still = (track.chord[:, 0] == 0.0) & (moving[1:] == moving[:-1])
+    if still.size == 1:
+        if still[0]:
+            yield np.zeros((1, 2), dtype=np.int64), values_at(path, np.zeros(1, dtype=np.int64))
+        return
+    pairs, wanted = still[1:] & still[:-1], np.zeros(still.size, dtype=np.bool_)
+    wanted[1:] |= pairs
+    wanted[:-1] |= pairs
+    knots = wanted.nonzero()[0]
+    step = max(1, _HELD // near.size)
+    for begin in range(0, knots.size - 1, step):
+        some = knots[begin : begin + step + 1]
+        values, stays = values_at(path, some), np.zeros(some.size + 1, dtype=np.bool_)
+        moved = np.abs(values[1:] - values[:-1]) > near
+        stays[1:-1] = (some[1:] == some[:-1] + 1) & ~np.logical_or.reduce(moved, axis=1)
+        edges = (stays[1:] != stays[:-1]).nonzero()[0]
+        if edges.size:
+            yield some[edges].reshape(-1, 2), values[edges[::2]]
 
 
 def _with_corners(track: Track, corners: FloatArray) -> Track:

@@ -58,6 +58,11 @@ def vectors(path: Any, knots: IntArray) -> Iterator[FloatArray]:
         yield from _values(record, int(knots[begin - 1]) if begin else 0, knots[begin : begin + step])
 
 
+def values_at(path: Any, knots: IntArray) -> FloatArray:
+    """The variables at some knots, in increasing order, as rows."""
+    return _values(replay(path), 0, knots)
+
+
 def _values(record: curve_jit.Replay, now: int, knots: IntArray) -> FloatArray:
     """The variables at some knots, from a record at knot `now`."""
     out = np.empty((knots.size, record.beta.size))
@@ -88,7 +93,7 @@ def hat(path: Any, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
         some = slice(begin, begin + step)
         ends = np.concatenate([left[some], right[some]])  # of one lambda they are in order
         needed, place = (ends, slice(None)) if lam.size == 1 else np.unique(ends, return_inverse=True)
-        above, below = np.split(_values(replay(path), 0, needed)[place], 2)
+        above, below = np.split(values_at(path, needed)[place], 2)
         # Their difference would lose what is small below.
         between = rest[some, None] * above + mu[some, None] * below
         out[order[some]] = np.where(above == below, above, between)
