@@ -445,3 +445,41 @@ def test_one_pass_tells_what_numpy_tells(shape):
     for wrong in (np.nan, np.inf, -np.inf, 1.1e150, -1.1e150):
         X[-1, -1] = X[0, 0] = wrong
         assert look_at(X).wrong == len({(0, 0), (shape[0] - 1, shape[1] - 1)})
+
+
+def test_a_sweep_moves_each_variable_of_its_order():
+    duals, rows, progress = random_problem(10, equality=False)
+    order, shares = np.array([[2, 0], [1, 2]]), np.array([0.5, 1.0, 1.0] + 4 * [1.0])
+    value, beta = objective(duals, rows), duals.beta.copy()
+    v = residual(duals, rows)
+    expected = {}
+    for t in (2, 0, 1, 2):
+        now = min(max(beta[t] + shares[t] * v[t] / duals.curvature[t], duals.lower[t]), duals.upper[t])
+        v -= (now - beta[t]) * rows.values[t]
+        v[t] -= (now - beta[t]) * duals.diag[t]
+        expected[t] = beta[t] = now
+    progress = without_trace(progress)
+    assert sweeps.sweep_slice(duals, rows, order, progress, shares, 0, ENDS) == steps.SWEEP_DONE
+    assert duals.beta == pytest.approx(beta, abs=1e-14)
+    assert duals.v == pytest.approx(residual(duals, rows), abs=1e-13)
+    assert progress.ints[sweeps.SWEEPS] == 2
+    assert objective(duals, rows) == pytest.approx(value + progress.floats[steps.OBJECTIVE], abs=1e-13)
+
+
+@pytest.mark.parametrize("q", [0, 2])
+def test_pair_steps_count_eight_numbers_for_each_variable(q):
+    """Of pairs, and of decomposition into pairs (q = 2): the work of every look for a pair, the last one included."""
+    duals, rows, progress = random_problem(8)
+    progress = without_trace(progress)
+    found = decompose(duals, rows, progress, q) if q else pairs.pair_slice(duals, rows, progress, ENDS)
+    assert found == steps.AT_TOLERANCE
+    assert progress.ints[steps.ITERATION] > 2
+    assert progress.floats[steps.WORK] == 8.0 * duals.n * (progress.ints[steps.ITERATION] + 1)
+
+
+def test_a_working_set_counts_its_rows_and_its_own_matrix():
+    duals, rows, progress = random_problem(8)
+    progress = without_trace(progress)
+    assert decompose(duals, rows, progress, 4, ENDS._replace(work=8.0 * duals.n)) == steps.SLICE_SPENT
+    n, m = duals.n, 4
+    assert progress.floats[steps.WORK] in (8.0 * n + 2.0 * n * k + 10.0 * k * k for k in range(2, m + 1))

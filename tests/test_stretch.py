@@ -14,7 +14,7 @@ from svmcore.path import elbow_jit as ej
 from svmcore.path import opening_jit as oj
 from svmcore.path import stretch_jit as sj
 from svmcore.path import window_jit as wj
-from svmcore.path.log_jit import EVENTS
+from svmcore.path.log_jit import EVENTS, KNOTS, VALUES
 
 pytestmark = pytest.mark.home
 
@@ -394,6 +394,19 @@ def check_windows(at, tol=1e-9):
     check_sides(at, tol)
     check_inverse(at, 1e-7)
     assert at.S.resid == pytest.approx(at.residuals(), abs=tol)
+
+
+def test_a_log_has_room_for_a_window():
+    at, _, _ = windowed(0)
+    L = at.L
+    for end, size, room in (
+        (EVENTS, len(L.event_t), oj.ROOM), (KNOTS, len(L.knot), oj.ROOM), (VALUES, len(L.value), 34 * (5 + oj.ROOM)),
+    ):  # fmt: skip
+        L.end[:] = 0
+        L.end[end] = size - room
+        assert sj.fits_log(at.S, L)
+        L.end[end] += 1
+        assert not sj.fits_log(at.S, L)
 
 
 @both
