@@ -39,15 +39,15 @@ from svmcore.solvers._ends_jit import bias_of, worth_of
 STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE, SUM, SQUARES = range(
     14
 )
-ENERGY = 14  # the largest K_ii times the sum of K_ii beta_i^2: the square of what sums of K beta may reach
-TOLD = 15
+ENERGY, LARGEST = 14, 15  # the sum of K_ii beta_i^2, in units of the objective; the largest K_ii
+TOLD = 16
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
 VANISHING = 1e-11  # share of the energy below which neither an objective nor a gap says anything
 # Violations up to HIDDEN times the rounding of a residual are rounding. A tolerance below the share HOPELESS of that is met
 # by no point.
 HIDDEN, HOPELESS = 8.0, 0.25
-SHARPER, SHARPEST = 0.1, 1e-9  # shares of the violation and of the tolerance to which the violation is brought then
+SHARPER, SHARPEST = 0.1, 1e-12  # shares of the violation and of the tolerance to which the violation is brought then
 SINGULAR = 1e-12  # relative determinant of the system of both sums that counts as zero
 # A tolerance below this share of the violation is reached by the free variables, which move together once pair steps have
 # brought the violation to the share COARSE. That is tried so often.
@@ -256,20 +256,20 @@ def _on_face(source, work, dual, desk, apart):
 
 
 @jit
-def rounding_of(energy):
+def rounding_of(energy, largest):
     """The typical rounding error of a residual."""
-    return EPS * np.sqrt(energy)
+    return EPS * np.sqrt(energy * largest)
 
 
 @jit
 def _energy(work):
-    """The largest K_ii times the sum of K_ii beta_i^2."""
+    """The sum of K_ii beta_i^2, and the largest K_ii."""
     largest, total = 0.0, 0.0
     for t in range(work.beta.shape[0]):
         own = abs(np.float64(work.diagonal[t]))
         largest = max(largest, own)
         total += own * work.beta[t] * work.beta[t]
-    return largest * total
+    return total, largest
 
 
 @jit
@@ -299,10 +299,10 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         high, low, bias = bias_of(v, work)
         violation = max(high - low, 0.0)
         objective, gap = worth_of(work, dual, bias)
-        energy = _energy(work)
+        energy, largest = _energy(work)
         if not violation > goal and gap > max(LARGE_GAP * abs(gap - objective), VANISHING * energy):
             goal = max(SHARPER * violation, SHARPEST * tol)
-        noise = rounding_of(energy)
+        noise = rounding_of(energy, largest)
         if violation <= HIDDEN * noise and goal < HOPELESS * noise:
             break
         if not violation > goal or left == 0 or steps >= most or bits:
@@ -332,7 +332,7 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         crawls = crawls or sharp
     told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, lines.filled[0], support
     told[VIOLATION], told[BIAS], told[OBJECTIVE], told[GAP], told[BITS] = violation, bias, objective, gap, bits
-    told[ENERGY] = energy
+    told[ENERGY], told[LARGEST] = energy, largest
     _add_up(work.beta, told)
 
 

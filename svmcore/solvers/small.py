@@ -47,6 +47,7 @@ from svmcore.solvers._small_jit import (
     HIDDEN,
     HOPELESS,
     INVERSE,
+    LARGEST,
     OBJECTIVE,
     ROUNDS,
     ROWS_READ,
@@ -78,7 +79,7 @@ BRIEF, MOST_CRAWLING = 15, 1000
 FEW_POINTS = 128  # a matrix among these is made faster than the few rows that steps look at
 MOST_POINTS = 2000  # a matrix among at most so many points is computed for them
 DRIFT = 1e-13  # share of the norm of beta by which its sum may miss the total: rounding of a long sum
-PATIENCE = Patience(each=20, more=12_000, most=2**62, rounds=6)
+PATIENCE = Patience(each=20, more=12_000, most=2**62, rounds=12)
 _WORK = 16.0  # what a kernel value of a task costs, in feature operations
 _SLICE = 4000  # pair steps between two looks at the clock, where somebody looks on
 _PATIENT = 1000  # so many times the steps that "auto" allows are there for who asks by name
@@ -183,7 +184,7 @@ def _outcome(
 
     With `most` a violation above the tolerance is not too large if it is rounding, or if that many steps have been taken.
     """
-    excess, noise = values[SUM] - total, rounding_of(values[ENERGY])
+    excess, noise = values[SUM] - total, rounding_of(values[ENERGY], values[LARGEST])
     hidden = tol < HOPELESS * noise and values[VIOLATION] <= HIDDEN * noise
     status = Status.CONVERGED
     if values[VIOLATION] > tol and most is not None:
