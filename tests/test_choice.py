@@ -48,7 +48,7 @@ def after_small(**problem):
         (BLOCK, {"n": auto.MOST_OPEN + 1, "C": np.inf}),
         (SMO, {"C": np.inf, "loss": "squared_hinge"}),
         (INTERIOR, {}),
-        (INTERIOR, {"n": auto.LEAST_POINTS}),
+        (("interior", "smo"), {"n": auto.LEAST_POINTS}),
         (RESCUED_SMO, {"n": auto.LEAST_POINTS - 1}),
         (NEWTON, {"loss": "squared_hinge"}),
         (NEWTON, {"n": auto.LEAST_POINTS, "loss": "squared_hinge", "equality": False}),
@@ -69,7 +69,7 @@ def after_small(**problem):
         (INTERIOR, {"kind": KernelKind.POLY, "d": 8, "n": 960}),  # 120 of degree 3
         (RESCUED_BLOCK, {"kind": KernelKind.POLY, "d": 8, "n": 959}),
         (RESCUED_BLOCK, {"kind": KernelKind.POLY, "warm": True}),
-        (INTERIOR, {"kind": KernelKind.POLY, "n": 80}),  # 10
+        (("interior", "smo"), {"kind": KernelKind.POLY, "n": 80}),  # 10
         (RESCUED_SMO, {"kind": KernelKind.POLY, "n": 79}),
         (BLOCK, {"kind": KernelKind.POLY, "coef0": -1.0}),  # it need not be positive
         (SMO, {"kind": KernelKind.POLY, "C": np.inf}),

@@ -115,7 +115,7 @@ def choose(qp: DualQP, K: KernelMatrix, *, warm: bool) -> tuple[str, ...]:
         return ("newton", *rescue, "block", "smo")
     few = cold and narrow and width <= n // share
     if few and (linear or not is_tame(qp, K)):
-        return ("interior", "block", "smo")
+        return ("interior", "smo") if n <= TINY else ("interior", "block", "smo")
     if n <= TINY:
         return ("smo", *rescue)
     return ("block", *rescue, "smo")
