@@ -453,6 +453,17 @@ def test_one_fit_of_few_features_says_whether_a_nu_is_within_reach(monkeypatch):
 
 
 @pytest.mark.compiled
+def test_a_nu_of_a_sigmoid_is_not_followed_far():
+    """Noisy labels: the share stays above nu for any C, and a kernel that is not positive has no limit to speak of."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(150, 4)), rng.integers(0, 2, 150)
+    with pytest.warns(svmcore.ConvergenceWarning, match="nu=0.3 is out of reach"):
+        machine = svmcore.train_svc(X, y, nu=0.3, kernel="sigmoid", gamma=0.25)
+    assert machine.stats["fits"] <= 6
+    assert machine.alpha.sum() > 0.3 * machine.C * 150
+
+
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore:the tolerance is met but the objective may be off")
 def test_one_fit_without_a_tube_says_whether_there_are_so_many_vectors():
     """Targets on a line have few of them; noisy ones have a tube of every share. Large kernel values make steps slow."""

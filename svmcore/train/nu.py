@@ -55,7 +55,10 @@ _SOME, _MANY = 500, 1500
 _SLOPE = 0.2  # of the logarithm of the share over that of 1 / C, where it is not known
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _LONG = 2_000_000  # pair steps, of all fits, from which a search takes long: seconds
-_DEEP, _DEEPEST = 1e-3, 1e-8  # 1 / C, relative to the kernel's diagonal, at which a long search ends, and any
+_DEEP, _DEEPEST = (
+    1e-3,
+    1e-8,
+)  # 1 / C, relative to the kernel's diagonal, at which a long search ends, or one of a sigmoid, and any
 # From the 1 / C _LATE on, in the same terms, and from so many steps a variable, a search asks how far it has to go. _NEVER is
 # too far.
 _LATE, _CRAWLS, _NEVER = 0.1, 10, 1e-12
@@ -396,7 +399,8 @@ class _NuSearch:
         if self.line.tube or self.less.t > 0.0:
             return False
         assert more.reached is not None
-        deep, before, size = _DEEP if self.n_iter > _LONG else _DEEPEST, self.before, self.line.size
+        brief = self.n_iter > _LONG or self.K.kernel.kind == KernelKind.SIGMOID  # whose local optima have any share
+        deep, before, size = _DEEP if brief else _DEEPEST, self.before, self.line.size
         if more.t < deep * size:
             return True
         crawls = more.reached.raw.n_iter > _CRAWLS * len(more.a) and more.t < _LATE * size
