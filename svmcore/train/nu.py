@@ -55,10 +55,8 @@ _SOME, _MANY = 500, 1500
 _SLOPE = 0.2  # of the logarithm of the share over that of 1 / C, where it is not known
 _NO_TUBE = 1e-3  # epsilon, relative to the widest, from which it may be zero
 _LONG = 2_000_000  # pair steps, of all fits, from which a search takes long: seconds
-_DEEP, _DEEPEST = (
-    1e-3,
-    1e-8,
-)  # 1 / C, relative to the kernel's diagonal, at which a long search ends, or one of a sigmoid, and any
+# 1 / C, relative to the kernel's diagonal, at which a search ends that is long or of a sigmoid, and any
+_DEEP, _DEEPEST = 1e-3, 1e-8
 # From the 1 / C _LATE on, in the same terms, and from so many steps a variable, a search asks how far it has to go. _NEVER is
 # too far.
 _LATE, _CRAWLS, _NEVER = 0.1, 10, 1e-12
