@@ -564,6 +564,18 @@ def test_a_search_that_is_stopped_says_so():
     assert not any("alpha0" in str(w.message) for w in caught)  # a search for nu takes none
 
 
+@pytest.mark.parametrize(
+    ("solver", "kernel", "starts"), [("auto", "linear", False), ("auto", "rbf", True), ("block", "linear", True)]
+)
+def test_a_start_is_the_remedy_where_it_counts(solver, kernel, starts):
+    """A linear machine that "auto" trains takes a start only where it is an answer already."""
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    y = np.where(X[:, 0] * X[:, 1] + X[:, 2] > 0, 1, -1)
+    with pytest.warns(svmcore.ConvergenceWarning) as caught:
+        svmcore.train_svc(X, y, 1e3, kernel=kernel, solver=solver, tol=1e-9, callback=lambda report: True)
+    assert any("alpha0" in str(w.message) for w in caught) == starts
+
+
 @pytest.mark.compiled
 def test_kernel_values_beyond_single_precision_have_a_nu_or_another_engine_finds_it():
     """What overflows in float32 is no number there, and no number is no C."""

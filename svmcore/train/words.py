@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from svmcore._errors import ConvergenceWarning, warn
-from svmcore._types import Status
+from svmcore._types import KernelKind, Status
 from svmcore.models.solution import Solution
 from svmcore.problem.advice import LARGE_GAP, MEANS_LITTLE
 from svmcore.problem.scales import warn_of_scales
+from svmcore.solvers import AUTO
 from svmcore.train.forms import Problem
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def speak(solution: Solution, measured: Measured, problem: Problem, run: Run, no
     """
     status, relative_gap = solution.status, measured.relative_gap
     if status is not Status.CONVERGED and status in REMEDIES:
-        _say_what_is_lost(solution, measured, run, noise)
+        linear = problem.spec.kernel.kind == KernelKind.LINEAR
+        starts = solution.nu is None and not (run.solver == AUTO and linear)
+        _say_what_is_lost(solution, measured, run, noise, starts=starts)
     elif run.stopping != "gap" and abs(relative_gap) > LARGE_GAP:  # below zero: rounding larger than the objective
         warn(MEANS_LITTLE, ConvergenceWarning)
     slow = not status.ok or (solution.solver == "smo" and solution.n_iter > 100 * len(problem.qp.c))
@@ -58,8 +61,8 @@ def speak(solution: Solution, measured: Measured, problem: Problem, run: Run, no
     warn_of_scales(problem.X, problem.spec.kernel, problem.by_scale, slow=slow, names=names, look=look)
 
 
-def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: float) -> None:
-    """Warn of a run that ended without what was asked for."""
+def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: float, *, starts: bool) -> None:
+    """Warn of a run that ended without what was asked for. `starts`: whether a point to start from counts."""
     status, relative_gap = solution.status, measured.relative_gap
     about = "about " if measured.estimated else ""
     lost = (
@@ -72,7 +75,7 @@ def _say_what_is_lost(solution: Solution, measured: Measured, run: Run, noise: f
     if status is Status.LIMITED and solution.solver in _OWN_LIMITS:
         limit, remedy = _OWN_LIMITS[solution.solver]
         warn(f"{status}: {lost}. The limit of {solution.solver!r} is {limit}. Remedy: {remedy}.", ConvergenceWarning)
-    elif solution.nu is not None and "alpha0" in REMEDIES[status]:  # which a search for nu does not take
+    elif not starts and "alpha0" in REMEDIES[status]:
         warn(f"{status}: {lost}.", ConvergenceWarning)
     else:
         warn(f"{status}: {lost}. Remedy: {REMEDIES[status]}.", ConvergenceWarning)
