@@ -20,8 +20,9 @@ from svmcore.simd import loops, packing, vector
 from svmcore.simd.lanes import UNITS_16
 
 # What is cheaper, in features of a point. Above WIDE of them half a Gram matrix and its mirror image are cheaper than the
-# whole. Above COSTLY a kernel value is better read from memory than computed again.
-WIDE, COSTLY = 40, 48
+# whole. Above COSTLY a kernel value is better read from memory than computed again. Below CHEAP it costs less than a step
+# of a pair for one variable.
+WIDE, COSTLY, CHEAP = 40, 48, 8
 
 # Work, in float32 operations on one feature: to read a stored value, to pick a value out of a row. The unit tells which
 # products are worth several threads. Most of both is to wait for memory.
@@ -95,6 +96,11 @@ class Tiles:
     def costly(self) -> bool:
         """Whether kernel values are better read from memory than computed again."""
         return self.effort >= COSTLY
+
+    @property
+    def cheap(self) -> bool:
+        """Whether kernel values cost less than the steps that save some of them."""
+        return self.effort < CHEAP
 
     @property
     def keeps(self) -> bool:

@@ -240,7 +240,7 @@ class OracleTiles:
         self.n: int = K.n
         self.n_evals = 0
         self.fits_16_bits = False
-        self.linear = self.costly = self.keeps = self.exact_products = self.by_columns = False
+        self.linear = self.costly = self.cheap = self.keeps = self.exact_products = self.by_columns = False
         self.error_factor = np.zeros(K.n)
         self._kept: Real | None = None
 

@@ -61,8 +61,8 @@ CROWDED = 0.6
 
 # How far a block is solved: to the share INNER of the outer violation. Where that violation is at most CLOSE times the goal,
 # and where a block holds all variables, it is solved to the goal, the share INNER_TOL of the tolerance: another block for the
-# little that is left would cost more. It is solved no further than to the share NOISE of the violation: float32 residuals
-# drift by so much. The last two stand with the loops.
+# little that is left would cost more, unless kernel values are cheap. It is solved no further than to the
+# share NOISE of the violation: float32 residuals drift by so much. The last two stand with the loops.
 INNER, CLOSE = 0.05, 200.0
 
 RUNAWAY = 1e50  # an objective below minus this counts as minus infinity
@@ -409,7 +409,7 @@ def _outer_step(state: _BlockRun, gauge: Gauge, target: float, limit: int, contr
     chosen = state.choose(gauge, state.block_size(gauge.free))
     work = state.working_set(chosen, gauge)
     whole = len(chosen) == len(state.beta)
-    last = target > 0 and (whole or gauge.violation <= CLOSE * target)
+    last = target > 0 and (whole or (gauge.violation <= CLOSE * target and not state.tiles.cheap))
     share = (block_jit.NOISE if state.level < DOUBLE else 0.0) if last else INNER
     stop = max(target, share * gauge.violation)
     state.bits &= ~block_jit.RAY
