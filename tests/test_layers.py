@@ -83,6 +83,7 @@ HOMES = {
     "path.qr_jit": BASE,
     "path.curve_jit": BASE | {"simd.loops", "simd.sums"},
     "path.middle_jit": BASE,
+    "path.published_jit": ELBOW,
     "path.products_jit": BASE | {"simd.vector", "simd.sums"},
     "path.window_jit": ELBOW | {"path.products_jit"},
     "path.crash_jit": ELBOW | {"_path_jit"},

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from svmcore.path import published_steps as pub
+from svmcore.path import published_jit as pub
 from svmcore.path.elbow_jit import ELBOW, LOW, UP
 from svmcore.path.problem import BoxPath
 from svmcore.path.start import limit_of, limit_point
@@ -61,8 +61,8 @@ def zero_steps(S, rate, least):
 def test_steps_end_where_the_first_one_meets_zero_or_its_box(seed):
     _, S, elbow, d, rate, _ = scene(seed)
     outside, box = zero_steps(S, rate, 1e-9), box_steps(S, elbow, d)
-    assert pub.soonest(pub.zero_steps(S, rate, 1e-9)) == min(max(outside.min(), 0.0), BIG)
-    assert pub.soonest(pub.box_steps(S, elbow, d)) == min(max(box.min(initial=np.inf), 0.0), BIG)
+    assert pub.outside_step(S, rate, 1e-9) == min(max(outside.min(), 0.0), BIG)
+    assert pub.box_step(S, elbow, d) == min(max(box.min(initial=np.inf), 0.0), BIG)
 
 
 @given(SEEDS, st.booleans(), st.sampled_from([0.0, 1e-3, 2.0]))
@@ -140,9 +140,10 @@ def test_moves_are_carried_out(seed):
     others = np.flatnonzero(S.side != ELBOW)
     S.move[others] = rng.choice([pub.STAY, ELBOW], others.size)
     wanted = np.where(S.move == pub.STAY, S.side, S.move)
-    kept = pub.carry_out(S, rows, slot, elbow)
+    kept = np.empty(N, np.int64)
+    m = pub.carry_out(S, rows, slot, elbow, kept)
     stay = [i for i in elbow if wanted[i] == ELBOW]
-    assert kept.tolist() == stay + [i for i in range(N) if wanted[i] == ELBOW and i not in elbow]
+    assert kept[:m].tolist() == stay + [i for i in range(N) if wanted[i] == ELBOW and i not in elbow]
     assert np.array_equal(S.side, wanted)
     outside = S.side != ELBOW
     assert np.array_equal(S.beta[outside], np.where(S.side == UP, S.upper, S.lower)[outside])
@@ -164,7 +165,7 @@ def test_measures_of_a_point(seed):
     primal = 0.5 * S.beta @ K @ S.beta + hinge.sum()
     dual = lam * S.slope @ S.beta - 0.5 * S.beta @ K @ S.beta
     gap = primal - dual + bias * S.beta.sum() + abs(bias * S.beta.sum())
-    found = pub.relative_gap(S._replace(resid=resid), bias, lam)
+    found = pub.relative_gap(S, S.beta, resid, bias, lam)
     assert found == pytest.approx(gap / abs(primal), rel=1e-9, abs=1e-12)
 
 

@@ -58,6 +58,7 @@ TESTS = {
     "path/log_jit": PATH,
     "path/middle_jit": "curve_pieces path_middle",
     "path/measure": "path_exact:rational_path[1 path_published:products path:certif",
+    "path/published_jit": "published_pieces path_published",
     "path/crash_jit": f"path_steps {PATH}",
     "path/opening_jit": "stretch windows:candidates window:smallest",
     "path/products_jit": "window:products window_steps",

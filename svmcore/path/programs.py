@@ -9,7 +9,7 @@ import numpy as np
 from svmcore._types import NONZERO, FloatArray, IntArray
 from svmcore.base.highs import LinearProgram
 from svmcore.path.elbow_jit import UP
-from svmcore.path.published_steps import PublishedState
+from svmcore.path.published_jit import PublishedState
 
 NOTHING = 1e-13  # entries of a program below this are rounding, which would only spoil it
 

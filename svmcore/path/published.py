@@ -8,7 +8,7 @@ In the order of the paper, it begins with IR: SMO at lambda_max. Then every even
 4. The updates (36)-(46).
 5. The check for loops, with the backup routine BR at (1 - gamma) lambda. Then the KKT check (56), with BR where it fails.
 
-`path/bordered` holds A, `path/programs` the linear programs. `path/published_steps` has what is done for every point.
+`path/bordered` holds A, `path/programs` the linear programs. `path/published_jit` has what is done point by point.
 
 Deviations from the print, with the numbers of `path.md`:
 
@@ -40,7 +40,7 @@ import numpy as np
 from svmcore._types import FloatArray, IntArray
 from svmcore.base.highs import LinearProgram
 from svmcore.kernel.rows import RowStore
-from svmcore.path import published_steps as pub
+from svmcore.path import published_jit as pub
 from svmcore.path.bordered import Bordered
 from svmcore.path.elbow_jit import BOX, ELBOW, LOW, MARGIN, RESTART, SPECIAL, UP
 from svmcore.path.headway import STALLED, Headway
@@ -199,7 +199,8 @@ class PaperTracker:
     def _measure(self) -> tuple[float, float]:
         """The largest violation of (56), and the relative gap."""
         state = self.state
-        return pub.violation(state, self.lam), pub.relative_gap(state, self.bias, self.lam)
+        gap = pub.relative_gap(state, state.beta, state.resid, self.bias, self.lam)
+        return float(pub.violation(state, self.lam)), float(gap)
 
     def _carry_out(self, special: bool = False) -> None:
         """Log and carry out the moves of state.move."""
@@ -211,7 +212,9 @@ class PaperTracker:
         self._fetch(come)
         cause = np.where(state.move[index] == ELBOW, MARGIN, BOX) if not special else np.full(index.size, SPECIAL)
         self._log(index, np.column_stack([state.side[index], state.move[index], cause]))
-        self.elbow = pub.carry_out(state, self.store.rows, self.store.slot, self.elbow)
+        kept = np.empty(self.m + come.size, dtype=np.int64)
+        m = pub.carry_out(state, self.store.rows, self.store.slot, self.elbow, kept)
+        self.elbow = kept[:m]
         if not self.options.increments:
             self._residuals()
 
@@ -348,12 +351,12 @@ class PaperTracker:
     def _step(self, way: Heading, nullity: int, low: float) -> None:
         """Take the step of the linear program, which has a closed form where there is no null space. Then (36)-(46)."""
         state, lam, index = self.state, self.lam, self.elbow
-        outside = pub.soonest(pub.zero_steps(state, way.rate, LEAST_RATE))
+        outside = float(pub.outside_step(state, way.rate, LEAST_RATE))
         longest = min(lam - low, 0.9 * lam)
         if self.m == 0 and self.equality:
             step = empty_step(self.program, state, longest)
         elif nullity == 0:
-            step = Advance(min(outside, pub.soonest(pub.box_steps(state, index, way.elbow)), longest))
+            step = Advance(min(outside, float(pub.box_step(state, index, way.elbow)), longest))
         else:
             # Increments are the printed form: there a program takes lambda as far as it can.
             reach = min(outside, lam - low if self.options.increments else longest)
@@ -415,7 +418,11 @@ class PaperTracker:
             count = pub.blockers(state, self.elbow, way.elbow, way.rate, limit, LEAST_RATE, step.dual is None)
             if step.dual is not None and outside > limit:
                 bears = np.abs(step.dual) > BEARS * np.max(np.abs(step.dual), initial=0.0)
-                count = pub.move_ended(state, self.elbow, bears, TOUCH)
+                at_low = state.beta[self.elbow] <= state.lower[self.elbow] + TOUCH * self.width[self.elbow]
+                at_up = state.beta[self.elbow] >= state.upper[self.elbow] - TOUCH * self.width[self.elbow]
+                state.move[self.elbow[bears & at_low]] = LOW
+                state.move[self.elbow[bears & at_up]] = UP
+                count = int((bears & (at_low | at_up)).sum())
         if count == 0:
             self.n_blocked = self.options.most_blocked  # there is no point to move, so BR is next
         elif self.n_blocked > 2:
