@@ -53,8 +53,8 @@ class Engine(NamedTuple):
         if self.solver == "auto" and not chains:
             assert solution.solver == "small"
         elif self.solver == "auto":
-            assert solution.solver in chains[0] or (solution.solver == "small" and not self.thresholds)
-            assert not self.thresholds or chains[0][0] == first_of_auto(case, more, warm[0])
+            assert solution.solver in chains[-1] or (solution.solver == "small" and not self.thresholds)
+            assert not self.thresholds or chains[-1][0] == first_of_auto(case, more, warm[-1])
         else:
             assert not chains
             assert solution.solver == self.solver

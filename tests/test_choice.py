@@ -227,12 +227,20 @@ def test_a_start_is_used_or_refused_as_the_solver_declares(solver):
         assert warm.n_iter == cold.n_iter
 
 
-@pytest.mark.parametrize(("scale", "expected"), [(1.0, True), (0.5, False)])
-def test_a_linear_start_counts_only_where_it_is_an_answer(scale, expected):
-    qp, K, _ = problem_of(n=60, d=2, C=0.1)
+@pytest.mark.parametrize(
+    ("scale", "C", "d", "expected"),
+    [
+        (1.0, 100.0, 2, True),
+        (0.5, 100.0, 2, False),
+        (0.5, 0.1, 2, True),  # pair steps are few
+        (0.5, 100.0, 50, True),  # more features than points for every solver that needs no start
+    ],
+)
+def test_a_linear_start_counts_where_it_is_an_answer_or_nothing_is_faster(scale, C, d, expected):
+    qp, K, _ = problem_of(n=60, d=d, C=C)
     y = np.where(np.arange(60) % 2, 1.0, -1.0)
-    answer = svmcore.train_svc(K.X, y, 0.1, kernel="linear", tol=1e-4)
+    answer = svmcore.train_svc(K.X, y, C, kernel="linear", tol=1e-6)
     start = scale * answer.alpha * y
     assert auto.counts(qp, K, start, 1e-3) == expected
-    rbf = problem_of(n=60, d=2, kind=KernelKind.RBF)[1]
+    rbf = problem_of(n=60, d=d, kind=KernelKind.RBF)[1]
     assert auto.counts(qp, rbf, start, 1e-3)

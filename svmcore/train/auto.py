@@ -14,8 +14,8 @@
 | at most 100 variables                                                      | smo                      |
 | everything else                                                            | block, then smo          |
 
-A start of a linear machine that is not an answer already counts for nothing: pair steps from it take up to a hundred times
-as long as the solvers that need none.
+A start of a linear machine that is not an answer already counts for nothing where one of the first two of these rows serves
+and costs are not small: pair steps from it take up to a hundred times as long as the solvers that need none.
 
 `small` is asked where nobody looks on: without a callback, a trace, options of other solvers, or another stopping rule.
 For linear and polynomial kernels there is an equality row of total zero, or none. A solver is followed by the next one, from
@@ -89,8 +89,12 @@ def hasty(max_iter: int, times: int = 1) -> int:
 
 
 def counts(qp: DualQP, K: KernelMatrix, start: FloatArray, tol: float) -> bool:
-    """Whether a start is worth more than a solver that needs none: of a linear kernel only where it is an answer already."""
-    if K.kernel.kind != KernelKind.LINEAR:
+    """Whether a start is worth more than a solver that needs none.
+
+    Of a linear kernel, where there is such a solver and pair steps are not tame, only a start that is an answer already is.
+    """
+    needs_none = K.kernel.kind == KernelKind.LINEAR and choose(qp, K, warm=False)[0] in ("newton", "interior")
+    if not needs_none or is_tame(qp, K):
         return True
     return measures.violation(qp, start, measures.residual(qp, start, kernel_product(qp, K, start))) <= tol
 

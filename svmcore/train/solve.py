@@ -311,6 +311,11 @@ def _measured_anew(qp: DualQP, K: KernelMatrix, found: Outcome, beta: FloatArray
     )  # fmt: skip
 
 
+def _counts(qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray) -> bool:
+    """Whether the choice of a solver depends on a start."""
+    return run.solver != solvers.AUTO or auto.counts(qp, K, start, run.tol)
+
+
 def _chain(
     qp: DualQP, K: KernelMatrix, run: Run, start: FloatArray, control: Control, *, warm: bool
 ) -> tuple[Reached, float]:
@@ -318,7 +323,7 @@ def _chain(
 
     That point, and what rounding does to violations at the best point that a solver has reached.
     """
-    warm = warm and auto.counts(qp, K, start, run.tol)
+    warm = warm and _counts(qp, K, run, start)
     found = _at_once(qp, K, run, start, control, warm=warm)
     if found is not None:
         return reached_at_once(found), 0.0 if found.status.ok else rounding(qp, K, found.beta)
@@ -367,7 +372,7 @@ def fit(problem: Problem, run: Run, control: Control, training: Any = None, K: K
                 K = problem.kernel_matrix(cache_bytes=run.cache_bytes, n_threads=run.n_threads)
             else:
                 K.n_evals = K.certificate_evals = 0
-            warm = run.alpha0 is not None and auto.counts(qp, K, start, run.tol)
+            warm = run.alpha0 is not None and _counts(qp, K, run, start)
             found = _at_once(qp, K, run, start, control, warm=warm)
         if found is not None and found.status.ok:
             return _straight(problem, K, found, run, control.seconds, training)
