@@ -39,7 +39,7 @@ from svmcore.solvers._ends_jit import bias_of, worth_of
 STEPS, ROUNDS, ROWS_READ, SUPPORT, VIOLATION, BIAS, OBJECTIVE, GAP, BITS, ABOVE, BELOW, INVERSE, SUM, SQUARES = range(
     14
 )
-ENERGY, LARGEST = 14, 15  # the sum of K_ii beta_i^2, in units of the objective; the largest K_ii
+ENERGY, BLUR = 14, 15  # the sum of K_ii beta_i^2, in units of the objective; the typical rounding error of a residual
 TOLD = 16
 
 LARGE_GAP = 0.01  # relative; then the driver has something to say
@@ -256,20 +256,14 @@ def _on_face(source, work, dual, desk, apart):
 
 
 @jit
-def rounding_of(energy, largest):
-    """The typical rounding error of a residual."""
-    return EPS * np.sqrt(energy * largest)
-
-
-@jit
 def _energy(work):
-    """The sum of K_ii beta_i^2, and the largest K_ii."""
+    """The sum of K_ii beta_i^2, and the typical rounding error of a residual."""
     largest, total = 0.0, 0.0
     for t in range(work.beta.shape[0]):
         own = abs(np.float64(work.diagonal[t]))
         largest = max(largest, own)
         total += own * work.beta[t] * work.beta[t]
-    return total, largest
+    return total, EPS * np.sqrt(total * largest)
 
 
 @jit
@@ -299,10 +293,9 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         high, low, bias = bias_of(v, work)
         violation = max(high - low, 0.0)
         objective, gap = worth_of(work, dual, bias)
-        energy, largest = _energy(work)
+        energy, noise = _energy(work)
         if not violation > goal and gap > max(LARGE_GAP * abs(gap - objective), VANISHING * energy):
             goal = max(SHARPER * violation, SHARPEST * tol)
-        noise = rounding_of(energy, largest)
         if violation <= HIDDEN * noise and goal < HOPELESS * noise:
             break
         if not violation > goal or left == 0 or steps >= most or bits:
@@ -332,7 +325,7 @@ def _solve(shape, exact, source, lines, work, dual, desk, tol, patience):
         crawls = crawls or sharp
     told[STEPS], told[ROUNDS], told[ROWS_READ], told[SUPPORT] = steps, rounds, lines.filled[0], support
     told[VIOLATION], told[BIAS], told[OBJECTIVE], told[GAP], told[BITS] = violation, bias, objective, gap, bits
-    told[ENERGY], told[LARGEST] = energy, largest
+    told[ENERGY], told[BLUR] = energy, noise
     _add_up(work.beta, told)
 
 

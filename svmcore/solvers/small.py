@@ -41,13 +41,13 @@ from svmcore.solvers._small_jit import (
     BELOW,
     BIAS,
     BITS,
+    BLUR,
     ENERGY,
     FACE,
     GAP,
     HIDDEN,
     HOPELESS,
     INVERSE,
-    LARGEST,
     OBJECTIVE,
     ROUNDS,
     ROWS_READ,
@@ -63,7 +63,6 @@ from svmcore.solvers._small_jit import (
     Exact,
     Patience,
     Tasks,
-    rounding_of,
     solve_points,
     solve_tasks,
 )
@@ -184,7 +183,7 @@ def _outcome(
 
     With `most` a violation above the tolerance is not too large if it is rounding, or if that many steps have been taken.
     """
-    excess, noise = values[SUM] - total, rounding_of(values[ENERGY], values[LARGEST])
+    excess, noise = values[SUM] - total, values[BLUR]
     hidden = tol < HOPELESS * noise and values[VIOLATION] <= HIDDEN * noise
     status = Status.CONVERGED
     if values[VIOLATION] > tol and most is not None:
